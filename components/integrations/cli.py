@@ -32,9 +32,11 @@ _RESERVED = ("output", "settings", "seed", "progress")
 def step_main(step: str, run: Callable[..., dict[str, Metric]], argv: Sequence[str] | None = None) -> int:
     """Parse the command line, call `run`, write metrics.json into --output; returns the exit status.
 
-    Every parameter of `run` beside output, settings, seed and progress becomes an option: `Path` and `str` take one value,
-    `dict[str, Path]` and `dict[str, str]` take NAME=VALUE pairs, `list[...]` takes several values, `bool` becomes --x / --no-x; one
-    with a default or `| None` is optional. Status 0: done (a failed gate included); 1: a fault, said on stderr.
+    Every parameter of `run` beside output, settings, seed and progress becomes an option: `Path` and `str` take one
+    value,
+    `dict[str, Path]` and `dict[str, str]` take NAME=VALUE pairs, `list[...]` takes several values, `bool` becomes --x
+    / --no-x; one with a default or `| None` is optional. Status 0: done (a failed gate included); 1: a fault, said on
+    stderr.
     """
     hints = typing.get_type_hints(run)
     parser = _parser(step, run, hints)
@@ -78,7 +80,7 @@ def read_settings(model: type[S], text: str | None) -> S:
 
 
 def validate_settings(model: type[S], data: Any, where: str) -> S:
-    """`data` as `model`; pydantic's errors become one InputError that lists all of them, each under its field of `where`."""
+    """`data` as `model`. Raises one InputError that lists all of pydantic's errors, each under its field of `where`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -28,8 +28,8 @@ class Metric:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON so that a reader sees the old file or the whole new one, never half of it.
 
-    The text goes to a temporary file in the same folder, reaches the disk, then takes the name. Raises ValueError for NaN or infinity,
-    which are not JSON.
+    The text goes to a temporary file in the same folder, reaches the disk, then takes the name. Raises ValueError for
+    NaN or infinity, which are not JSON.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

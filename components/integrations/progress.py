@@ -1,6 +1,7 @@
 """Progress that a person can follow: one throttled line on stdout, and every printed line as JSON in a file.
 
-Stdout is a pipe when Kubeflow's SubprocessRunner runs the step, so there are no carriage returns or bars: whole lines, flushed at once.
+Stdout is a pipe when Kubeflow's SubprocessRunner runs the step, so there are no carriage returns or bars: whole
+lines, flushed at once.
 """
 
 import json
@@ -14,10 +15,12 @@ FieldValue = float | int | str | bool | None
 
 
 class Progress:
-    """Progress of one step. `update` may be called as often as one likes; a line is printed at most every `interval_s` seconds.
+    """Progress of one step. `update` may be called as often as one likes; a line is printed at most every
+    `interval_s` seconds.
 
-    The first and the last update of a phase are always printed. A phase ends when `total` changes or `done` goes back; the rate (items
-    a second) and the time left are those of the phase, so a fast warm-up does not flatter the training that follows.
+    The first and the last update of a phase are always printed. A phase ends when `total` changes or `done` goes
+    back; the rate (items a second) and the time left are those of the phase, so a fast warm-up does not flatter the
+    training that follows.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class Progress:
         new_phase = self._previous is None or total != self._previous[1] or done < self._previous[0]
         if new_phase:
             self._phase_started = self._started if self._previous is None else now
-            # When the first report of a later phase already counts items, their time is unknown: leave them out of the rate.
+            # When the first report of a later phase already counts items, their time is unknown: leave them out.
             self._phase_base = 0 if self._previous is None else done
         finished_now = done >= total and (new_phase or self._previous != (done, total))
         self._previous = (done, total)
@@ -79,7 +82,7 @@ class Progress:
             "elapsed_s": _rounded(self._clock() - self._started),
             **row,
         }
-        # Opened for each line: several step processes append to the same file, and a short O_APPEND write does not interleave.
+        # Opened for each line: several processes append to one file, and short O_APPEND writes do not interleave.
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
