@@ -59,11 +59,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 _StrictLoader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern)
-        for tag, pattern in resolvers
-        if tag != "tag:yaml.org,2002:timestamp"
-    ]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -125,9 +121,7 @@ def save_harness(harness: Harness, folder: Path | str) -> None:
     if names != sorted(names):
         dump["skills"] = names
     (folder / "harness.yaml").write_text(_yaml(dump), encoding="utf-8", newline="\n")
-    tools = json.dumps(
-        [tool.as_openai() for tool in harness.tools], indent=2, ensure_ascii=False
-    )
+    tools = json.dumps([tool.as_openai() for tool in harness.tools], indent=2, ensure_ascii=False)
     (folder / "tools.json").write_text(tools + "\n", encoding="utf-8", newline="\n")
     for number, skill in enumerate(harness.skills):
         front = skill.model_dump(mode="json", exclude={"body"})
@@ -148,9 +142,7 @@ def read_text(path: Path, faults: list[Fault]) -> str | None:
         faults.append(file_fault(path, "no such file", "an existing file"))
         return None
     except OSError as error:
-        faults.append(
-            file_fault(path, f"unreadable ({error.strerror})", "a readable file")
-        )
+        faults.append(file_fault(path, f"unreadable ({error.strerror})", "a readable file"))
         return None
     try:
         text = raw.decode("utf-8")
@@ -165,9 +157,7 @@ def read_text(path: Path, faults: list[Fault]) -> str | None:
         )
         return None
     if text.startswith("\ufeff"):
-        faults.append(
-            file_fault(path, "a byte order mark", "UTF-8 without a byte order mark")
-        )
+        faults.append(file_fault(path, "a byte order mark", "UTF-8 without a byte order mark"))
         return None
     if not text.strip():
         faults.append(file_fault(path, "an empty file", "content"))
@@ -175,9 +165,7 @@ def read_text(path: Path, faults: list[Fault]) -> str | None:
     return text.replace("\r\n", "\n")
 
 
-def parse_json(
-    text: str, path: Path, faults: list[Fault], line: int | None = None
-) -> Any | None:
+def parse_json(text: str, path: Path, faults: list[Fault], line: int | None = None) -> Any | None:
     """Strict JSON: duplicate keys, NaN, infinities and lone surrogates are faults. `line` is that of a JSONL file. None on a fault."""
     where = "file" if line is None else f"line {line}"
     found: list[Fault] = []
@@ -203,14 +191,9 @@ def parse_json(
     try:
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
     except (json.JSONDecodeError, RecursionError) as error:
-        found.append(
-            Fault(str(path), where, _json_problem(error, text), "well-formed JSON")
-        )
+        found.append(Fault(str(path), where, _json_problem(error, text), "well-formed JSON"))
         value = None
-    found.extend(
-        Fault(str(path), where, problem, allowed)
-        for problem, allowed in _bad_leaves(value)
-    )
+    found.extend(Fault(str(path), where, problem, allowed) for problem, allowed in _bad_leaves(value))
     faults.extend(found)
     return None if found else value
 
@@ -226,29 +209,19 @@ def parse_yaml(text: str, path: Path, faults: list[Fault]) -> Any | None:
             value = yaml.load(text, Loader=_StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         found.append(Fault(str(path), "file", _yaml_problem(error), "well-formed YAML"))
-    found.extend(
-        Fault(str(path), "file", problem, allowed)
-        for problem, allowed in _bad_leaves(value)
-    )
+    found.extend(Fault(str(path), "file", problem, allowed) for problem, allowed in _bad_leaves(value))
     faults.extend(found)
     return None if found else value
 
 
-def validate(
-    model: type[T], value: Any, path: Path, faults: list[Fault], field: str = ""
-) -> T | None:
+def validate(model: type[T], value: Any, path: Path, faults: list[Fault], field: str = "") -> T | None:
     """`value` as `model`, without conversions ("30" is no integer), or None and one fault a wrong field."""
     try:
         # Through JSON because pydantic's strict mode takes a list for a tuple and a string for an enum only there.
         return model.model_validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         for item in error.errors():
-            name = (
-                ".".join(
-                    [*([field] if field else []), *(str(part) for part in item["loc"])]
-                )
-                or "file"
-            )
+            name = ".".join([*([field] if field else []), *(str(part) for part in item["loc"])]) or "file"
             faults.append(Fault(str(path), name, _found(item), _allowed(item)))
         return None
 
@@ -268,11 +241,7 @@ def _load_head(path: Path, faults: list[Fault]) -> _HarnessFile | None:
             )
         return None
     if not isinstance(value, dict):
-        faults.append(
-            file_fault(
-                path, _kind(value), "a mapping with format, merchant, prompt, limits"
-            )
-        )
+        faults.append(file_fault(path, _kind(value), "a mapping with format, merchant, prompt, limits"))
         return None
     version = value.get("format")
     if "format" in value and (isinstance(version, bool) or version != FORMAT_VERSION):
@@ -295,11 +264,7 @@ def _load_tools(path: Path, faults: list[Fault]) -> list[Tool]:
         return []
     tools = []
     for number, entry in enumerate(value):
-        function = (
-            entry.get("function")
-            if isinstance(entry, dict) and entry.get("type") == "function"
-            else None
-        )
+        function = entry.get("function") if isinstance(entry, dict) and entry.get("type") == "function" else None
         if not isinstance(function, dict) or set(entry) != {"type", "function"}:
             shown = _short(entry)
             faults.append(
@@ -356,9 +321,7 @@ def _parameter_faults(tool: Tool, path: Path, number: int, faults: list[Fault]) 
                 )
             )
     required = tool.parameters.get("required", [])
-    if not isinstance(required, list) or any(
-        not isinstance(name, str) for name in required
-    ):
+    if not isinstance(required, list) or any(not isinstance(name, str) for name in required):
         faults.append(
             Fault(
                 str(path),
@@ -371,9 +334,7 @@ def _parameter_faults(tool: Tool, path: Path, number: int, faults: list[Fault]) 
         for name in required:
             if name not in properties:
                 allowed = f"one of {sorted(properties)}"
-                faults.append(
-                    Fault(str(path), f"{field}.required", repr(name), allowed)
-                )
+                faults.append(Fault(str(path), f"{field}.required", repr(name), allowed))
     return len(faults) > before
 
 
@@ -409,11 +370,7 @@ def _load_skill(path: Path, faults: list[Fault]) -> Skill | None:
         return None
     parts = re.match(r"---[ \t]*\n(.*?\n)---[ \t]*(?:\n(.*))?\Z", text, flags=re.DOTALL)
     if parts is None:
-        found = (
-            "front matter that never ends"
-            if text.startswith("---")
-            else f"{_short(text.splitlines()[0])}"
-        )
+        found = "front matter that never ends" if text.startswith("---") else f"{_short(text.splitlines()[0])}"
         faults.append(
             Fault(
                 str(path),
@@ -438,24 +395,16 @@ def _load_skill(path: Path, faults: list[Fault]) -> Skill | None:
         )
         return None
     front = validate(_FrontMatter, value, path, faults, "front matter")
-    return (
-        None
-        if front is None
-        else Skill(**front.model_dump(), body=(parts[2] or "").strip())
-    )
+    return None if front is None else Skill(**front.model_dump(), body=(parts[2] or "").strip())
 
 
-def _ordered(
-    skills: list[Skill], order: tuple[str, ...], path: Path, faults: list[Fault]
-) -> list[Skill]:
+def _ordered(skills: list[Skill], order: tuple[str, ...], path: Path, faults: list[Fault]) -> list[Skill]:
     by_name = {skill.name: skill for skill in skills}
     for name in sorted({name for name in order if order.count(name) > 1}):
         faults.append(Fault(str(path), "skills", f"{name!r} twice", "each skill once"))
     for name in order:
         if name not in by_name:
-            faults.append(
-                Fault(str(path), "skills", repr(name), f"one of {sorted(by_name)}")
-            )
+            faults.append(Fault(str(path), "skills", repr(name), f"one of {sorted(by_name)}"))
     for name in sorted(set(by_name) - set(order)):
         faults.append(
             Fault(
@@ -473,9 +422,7 @@ def _node_faults(node: yaml.Node | None, path: Path, seen: set[int]) -> list[Fau
         return []
     line = node.start_mark.line + 1
     if id(node) in seen and not isinstance(node, yaml.ScalarNode):
-        return [
-            Fault(str(path), f"line {line}", "a YAML alias", "the content written out")
-        ]
+        return [Fault(str(path), f"line {line}", "a YAML alias", "the content written out")]
     seen.add(id(node))
     faults: list[Fault] = []
     if isinstance(node, yaml.MappingNode):
@@ -502,18 +449,12 @@ def _node_faults(node: yaml.Node | None, path: Path, seen: set[int]) -> list[Fau
 
 def _bad_leaves(value: Any) -> list[tuple[str, str]]:
     if isinstance(value, dict):
-        return [
-            bad
-            for key, item in value.items()
-            for bad in (*_bad_leaves(key), *_bad_leaves(item))
-        ]
+        return [bad for key, item in value.items() for bad in (*_bad_leaves(key), *_bad_leaves(item))]
     if isinstance(value, list):
         return [bad for item in value for bad in _bad_leaves(item)]
     if isinstance(value, float) and not math.isfinite(value):
         return [(repr(value), "a finite number")]
-    if isinstance(value, str) and any(
-        "\ud800" <= character <= "\udfff" for character in value
-    ):
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
         return [(f"a lone surrogate in {ascii(value)[:60]}", "whole characters")]
     return []
 
@@ -522,19 +463,13 @@ def _json_problem(error: Exception, text: str) -> str:
     if not isinstance(error, json.JSONDecodeError):
         return "nesting too deep"
     cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-    return f"{error.msg} in line {error.lineno}, column {error.colno}" + (
-        " (the text seems cut off)" if cut else ""
-    )
+    return f"{error.msg} in line {error.lineno}, column {error.colno}" + (" (the text seems cut off)" if cut else "")
 
 
 def _yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return (
-        problem
-        if mark is None
-        else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
-    )
+    return problem if mark is None else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
 
 
 def _found(item: Any) -> str:
@@ -572,8 +507,4 @@ def _yaml(value: Any) -> str:
 
 def _folder_name(name: str, number: int) -> str:
     """The skill's own name where it can be a folder's name on every system."""
-    return (
-        name
-        if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name)
-        else f"skill-{number + 1:02d}"
-    )
+    return name if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) else f"skill-{number + 1:02d}"

@@ -19,12 +19,7 @@ def system_prompt(harness: Harness) -> str:
         f"Limits: {limits.reply_words} words a reply, {limits.tool_calls} calls a message, {limits.turns} messages."
     )
     if harness.skills:
-        parts.append(
-            "Skills:\n"
-            + "\n".join(
-                f"- {skill.name}: {skill.description}" for skill in harness.skills
-            )
-        )
+        parts.append("Skills:\n" + "\n".join(f"- {skill.name}: {skill.description}" for skill in harness.skills))
     return "\n".join(parts)
 
 
@@ -36,33 +31,20 @@ def tools_of(harness: Harness) -> list[dict[str, Any]]:
 def show(harness: Harness) -> str:
     """The harness for a person: modules with their digests, each tool and skill with its meaning."""
     lines = [f"{harness.merchant} ({harness.language}), digest {harness.digest}"]
-    lines.append(
-        f"prompt {harness.digests['prompt']}: "
-        + ", ".join(f"{b.id} ({b.kind})" for b in harness.prompt)
-    )
-    lines.append(
-        "  limits: "
-        + ", ".join(
-            f"{name} {value}" for name, value in harness.limits.model_dump().items()
-        )
-    )
+    lines.append(f"prompt {harness.digests['prompt']}: " + ", ".join(f"{b.id} ({b.kind})" for b in harness.prompt))
+    lines.append("  limits: " + ", ".join(f"{name} {value}" for name, value in harness.limits.model_dump().items()))
     lines.append(f"tools {harness.digests['tools']}")
     for tool in harness.tools:
         binding = harness.bindings.get(tool.name)
         meaning = "unbound" if binding is None else binding.capability.value
-        lines.append(
-            f"  {tool.name}({', '.join(tool.argument_names())}) -> {meaning}: {tool.description}"
-        )
+        lines.append(f"  {tool.name}({', '.join(tool.argument_names())}) -> {meaning}: {tool.description}")
     lines.append(f"skills {harness.digests['skills']}")
     for skill in harness.skills:
         handles = ", ".join(skill.handles) or "nothing"
-        lines.append(
-            f"  {skill.name} ({skill.kind}, handles {handles}): {skill.description}"
-        )
+        lines.append(f"  {skill.name} ({skill.kind}, handles {handles}): {skill.description}")
     lines.append(f"hooks {harness.digests['hooks']}")
     lines.extend(
-        f"  {hook.id}: {hook.check.value} at {hook.point.value}, retries {hook.retries}"
-        for hook in harness.hooks
+        f"  {hook.id}: {hook.check.value} at {hook.point.value}, retries {hook.retries}" for hook in harness.hooks
     )
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ behaviour (replay, rewards, evaluation) compares meaning, so a rename can never 
 
 import hashlib
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
@@ -190,7 +191,11 @@ class Harness(Frozen):
     def digests(self) -> dict[str, str]:
         """Content digest (16 hex digits of SHA-256) of each of the four modules."""
         parts = {
-            "prompt": [[block.model_dump(mode="json") for block in self.prompt], self.limits.model_dump(), self.language],
+            "prompt": [
+                [block.model_dump(mode="json") for block in self.prompt],
+                self.limits.model_dump(),
+                self.language,
+            ],
             "tools": [
                 [tool.model_dump() for tool in self.tools],
                 {name: binding.model_dump(mode="json") for name, binding in sorted(self.bindings.items())},
@@ -205,6 +210,13 @@ class Harness(Frozen):
         """Digest of the whole harness, merchant and format included."""
         return content_digest([self.format, self.merchant, self.digests])
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> "Harness":
+        """A copy with `update` (not validated); digests are computed anew, pydantic would carry the old ones over."""
+        copy = super().model_copy(update=update, deep=deep)
+        for stale in ("digest", "digests"):
+            copy.__dict__.pop(stale, None)
+        return copy
+
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == name), None)
 
@@ -213,7 +225,9 @@ class Harness(Frozen):
 
     def tools_for(self, capability: Capability) -> tuple[Tool, ...]:
         """Tools bound to `capability`, in prompt order; empty when the merchant has none."""
-        return tuple(t for t in self.tools if t.name in self.bindings and self.bindings[t.name].capability == capability)
+        return tuple(
+            t for t in self.tools if t.name in self.bindings and self.bindings[t.name].capability == capability
+        )
 
     def reply_skill_for(self, family: Family) -> Skill | None:
         """The first reply skill that handles `family`."""
