@@ -1,0 +1,222 @@
+"""What every Kubeflow task does around a step's `run`: progress, state, MLflow child run, and an output that is whole or absent.
+
+The same code runs under `kfp.local` and on a cluster. Locally the task leaves its state in RUN_DIR/steps/<step>.json, which is how the
+runner knows what ran, what was taken from the cache and why a step failed even when its process was killed.
+"""
+
+import json
+import os
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.avatar.errors import InputError
+from components.integrations.metrics import Metric, read_json, write_json, write_metrics
+from components.integrations.progress import Progress, duration
+from components.integrations.storage import Manifest, Store
+from components.integrations.weights import resolve_base_model
+
+DONE_FILE = "done.json"
+MODEL_MANIFEST = "model.manifest.json"
+
+
+class Context(BaseModel):
+    """Where a run keeps its things; one JSON string parameter of every task.
+
+    `run_dir` is empty on a cluster, where artifacts, logs and MLflow hold what the folder holds locally. `storage_uri` (`s3://...`)
+    is where weights go on a cluster; empty means that they stay in the artifact folder.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_dir: str = ""
+    tracking_uri: str = ""
+    experiment: str = "harness-aware-training"
+    storage_uri: str = ""
+    cache_dir: str = ".cache"
+
+    def base_model(self, spec: str) -> Path:
+        """The folder of the base model; see weights.py for the forms of `spec`."""
+        return resolve_base_model(spec, Path(self.cache_dir))
+
+    def model(self, artifact: str) -> Path:
+        """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its manifest names."""
+        manifest = Path(artifact) / MODEL_MANIFEST
+        if not manifest.is_file():
+            return Path(artifact) / "model"
+        digest = Manifest.model_validate_json(manifest.read_text(encoding="utf-8")).digest
+        return Store(self.storage_uri).get(digest, Path(self.cache_dir) / "models" / digest)
+
+
+class StepState(BaseModel):
+    """RUN_DIR/steps/<step>.json. `attempt` counts the invocations of one RUN_DIR; `reason` is set when the step failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    step: str
+    status: Literal["running", "succeeded", "failed"]
+    attempt: int
+    seconds: float = 0.0
+    output: str = ""  # relative to RUN_DIR
+    mlflow_run_id: str = ""
+    reason: str = ""
+
+
+def run_task(
+    step: str,
+    run: Callable[..., dict[str, Metric]],
+    *,
+    output: str,
+    context: str,
+    settings: BaseModel,
+    seed: int,
+    inputs: Callable[[Context], dict[str, Any]],
+) -> None:
+    """Call `run(**inputs(context), output=, settings=, seed=, progress=)` and publish its folder at `output`.
+
+    `inputs` is called inside, so that a model that cannot be fetched is a failure of this step like any other.
+
+    The step writes to `<output>.partial`, which takes its final name only after metrics and done.json are written: a killed step leaves
+    nothing that looks complete. Raises SystemExit(1) after the reason was printed and recorded.
+    """
+    where = Context.model_validate_json(context)
+    target = Path(output)
+    partial = target.with_name(target.name + ".partial")
+    progress = Progress(step, Path(where.run_dir) / "progress.jsonl" if where.run_dir else None)
+    started = time.monotonic()
+    attempt = _attempt(where)
+    write_state(where, StepState(step=step, status="running", attempt=attempt))
+    progress.note("started")
+    child = ""
+    _stop_with_runner(where)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        metrics = run(**inputs(where), output=partial, settings=settings, seed=seed, progress=progress)
+        write_metrics(partial, metrics)
+        if where.storage_uri and (partial / "model").is_dir():
+            _move_weights(partial, Store(where.storage_uri), progress)
+        write_json(
+            partial / DONE_FILE,
+            {"step": step, "seed": seed, "settings": settings.model_dump(mode="json"), "files": tree(partial)},
+        )
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+    except BaseException as error:  # a stop signal must leave its reason behind as well
+        reason = describe(error)
+        if not isinstance(error, InputError):
+            traceback.print_exc()
+        state = StepState(
+            step=step,
+            status="failed",
+            attempt=attempt,
+            seconds=time.monotonic() - started,
+            mlflow_run_id=child,
+            reason=reason,
+        )
+        write_state(where, state)
+        print(f"[{step}] failed: {reason}", flush=True)
+        raise SystemExit(1) from None
+    seconds = time.monotonic() - started
+    relative = str(target.relative_to(where.run_dir)) if where.run_dir else ""
+    write_state(
+        where,
+        StepState(
+            step=step, status="succeeded", attempt=attempt, seconds=seconds, output=relative, mlflow_run_id=child
+        ),
+    )
+    progress.note(f"done in {duration(seconds)}")
+
+
+def _move_weights(output: Path, store: Store, progress: Progress) -> None:
+    """Put output/model into the store and leave its manifest: artifacts stay small, and the same weights are uploaded once."""
+    manifest = store.put(output / "model", progress)
+    (output / MODEL_MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+    shutil.rmtree(output / "model")
+
+
+def describe(error: BaseException) -> str:
+    """The reason of a failure in words that a user can act on."""
+    if isinstance(error, OSError) and error.errno == 28:
+        return "no space left on the device: free some disk space, then resume"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped by a signal"
+    return str(error) or type(error).__name__
+
+
+def tree(folder: Path) -> dict[str, int]:
+    """Every file under `folder` with its size in bytes: what a complete output consists of."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def is_complete(folder: Path) -> bool:
+    """True if `folder` holds every file of its done.json at its recorded size."""
+    marker = folder / DONE_FILE
+    if not marker.is_file():
+        return False
+    try:
+        files = read_json(marker)["files"]
+    except (InputError, KeyError, TypeError):
+        return False
+    present = tree(folder)
+    return all(present.get(name) == size for name, size in files.items())
+
+
+def state_path(run_dir: Path, step: str) -> Path:
+    return run_dir / "steps" / f"{step}.json"
+
+
+def write_state(where: Context, state: StepState) -> None:
+    """Record a step's state locally; on a cluster Kubeflow keeps it."""
+    if where.run_dir:
+        write_json(state_path(Path(where.run_dir), state.step), state.model_dump())
+
+
+def read_states(run_dir: Path) -> dict[str, StepState]:
+    """States of all steps that ever started in `run_dir`."""
+    paths = sorted((run_dir / "steps").glob("*.json"))
+    return {path.stem: StepState.model_validate_json(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def _stop_with_runner(where: Context) -> None:
+    """Locally a step must not outlive its runner: it would write into a folder that a resumed run works in."""
+    if not where.run_dir:
+        return
+    runner = int(read_json(Path(where.run_dir) / "run.json")["pid"])
+
+    def watch() -> None:
+        while True:
+            time.sleep(1.0)
+            try:
+                os.kill(runner, 0)
+            except ProcessLookupError:
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _attempt(where: Context) -> int:
+    return int(read_json(Path(where.run_dir) / "run.json")["attempt"]) if where.run_dir else 1
+
+
+def write_failure_report(context: str, status: dict[str, Any]) -> None:
+    """The exit handler's work: RUN_DIR/failure.json (or a line on the log of the cluster) when the pipeline did not succeed."""
+    where = Context.model_validate_json(context)
+    if status.get("state") == "SUCCEEDED":
+        return
+    report: dict[str, Any] = {"state": status.get("state"), "message": status.get("error_message") or ""}
+    if where.run_dir:
+        run_dir = Path(where.run_dir)
+        states = read_states(run_dir)
+        # A step that still says "running" when the pipeline has ended was killed (out of memory, a lost node).
+        report["steps"] = {name: state.model_dump() for name, state in states.items() if state.status != "succeeded"}
+        write_json(run_dir / "failure.json", report)
+    print(f"failure report: {json.dumps(report)}", flush=True)

@@ -1,0 +1,49 @@
+"""KFP wrapper of the registration step; the work stands in run.py."""
+
+from kfp import dsl
+
+from components.integrations.component import component
+
+
+@component
+def registration(
+    hat: dsl.Input[dsl.Model],
+    fixed_sft: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    settings: str,
+    seed: int,
+    code: str,
+    context: str,
+    output: dsl.Output[dsl.Artifact],
+) -> None:
+    """Register the model when its gates pass.
+
+    Args:
+        hat: output of simulator_rl.
+        fixed_sft: output of sft, arm fixed.
+        evaluation: output of evaluation.
+        settings: the step's Settings as JSON.
+        seed: seed of everything random in the step.
+        code: digest of the project's code, part of the cache key.
+        context: task.Context as JSON.
+        output: folder with registration.json.
+    """
+    from pathlib import Path
+
+    from components.integrations.task import run_task
+    from components.registration.run import run
+    from components.registration.settings import Settings
+
+    run_task(
+        "registration",
+        run,
+        output=output.path,
+        context=context,
+        settings=Settings.model_validate_json(settings),
+        seed=seed,
+        inputs=lambda where: {
+            "hat": where.model(hat.path),
+            "fixed_sft": where.model(fixed_sft.path),
+            "evaluation": Path(evaluation.path),
+        },
+    )

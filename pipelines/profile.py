@@ -1,0 +1,147 @@
+"""A profile: everything that a pipeline run is told, in one YAML file. No step reads a knob from anywhere else."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field
+
+from components.avatar.errors import Fault, InputError, file_fault
+from components.avatar.harness.schema import Frozen, content_digest
+from components.canary_deploy.settings import Settings as CanaryDeploy
+from components.data_validation.settings import Settings as DataValidation
+from components.distillation.settings import Settings as Distillation
+from components.evaluation.settings import Settings as Evaluation
+from components.harness_augmentation.settings import Settings as HarnessAugmentation
+from components.harness_gate.settings import Settings as HarnessGate
+from components.integrations.cli import validate_settings
+from components.registration.settings import Settings as Registration
+from components.sft.settings import Settings as Sft
+from components.simulator_rl.settings import Settings as SimulatorRl
+from components.teacher_generation.settings import Settings as TeacherGeneration
+
+PROFILES = Path(__file__).parent / "profiles"
+
+IMAGE_BY_DIGEST = r"^[^@\s]+@sha256:[0-9a-f]{64}$"
+
+
+class Images(Frozen):
+    """Container images, by digest: a tag can move under a running rollout."""
+
+    trainer: str = Field(pattern=IMAGE_BY_DIGEST)
+    server: str = Field(pattern=IMAGE_BY_DIGEST)
+    router: str = Field(pattern=IMAGE_BY_DIGEST)
+
+
+class Toleration(Frozen):
+    key: str
+    operator: str = "Exists"
+    value: str | None = None
+    effect: str = "NoSchedule"
+
+
+class Resources(Frozen):
+    """What one step's pod asks for; requests equal limits so that a GPU node is not overbooked."""
+
+    gpus: int = Field(default=0, ge=0)
+    cpu: str = "4"
+    memory: str = "16Gi"
+    timeout_hours: float = Field(default=2, gt=0)
+
+
+class SecretEnv(Frozen):
+    """A Kubernetes secret whose keys become environment variables (key -> variable) of every step."""
+
+    name: str
+    env: dict[str, str]
+
+
+class Retry(Frozen):
+    times: int = Field(default=2, ge=0)
+    backoff: str = "60s"
+    factor: float = 2.0
+    backoff_max: str = "900s"
+
+
+class Cluster(Frozen):
+    """Where and how the steps run on Kubernetes."""
+
+    namespace: str
+    serving_namespace: str
+    service_account: str
+    images: Images
+    gpu_node_selector: dict[str, str]
+    """Label of the GPU nodes; NVIDIA's feature discovery writes `nvidia.com/gpu.product`."""
+    gpu_tolerations: tuple[Toleration, ...] = ()
+    accelerator: str = "nvidia.com/gpu"
+    shm: str = "64Gi"
+    """Size of /dev/shm of GPU steps: the default of 64 MiB breaks data loaders and NCCL."""
+    secrets: tuple[SecretEnv, ...] = ()
+    retry: Retry = Retry()
+    resources: dict[str, Resources] = Field(default_factory=dict)
+    """By step folder; a step that is not named gets the defaults of Resources."""
+
+
+class Profile(Frozen):
+    """`merchant` is a folder (or an `s3://` URI on a cluster). `{runs}` in `tracking_uri` is the folder that holds RUN_DIR, so runs that
+    lie side by side share one registry and its champion.
+
+    `minutes` are the step times on the reference machine (2 cores with AMX), for the estimate at the start of a local run.
+    """
+
+    name: str
+    purpose: str
+    seed: int = 0
+    base_model: str
+    merchant: str
+    tracking_uri: str
+    experiment: str = "harness-aware-training"
+    storage_uri: str = Field(default="", pattern=r"^(s3://.+)?$")
+    disk_gib: float = Field(default=2.0, gt=0)
+    """Free disk space that a run needs."""
+    evaluated_models: tuple[Literal["base", "fixed_sft", "hsa_sft", "hsa_sft_opd", "hat"], ...] = (
+        "base",
+        "fixed_sft",
+        "hat",
+    )
+    minutes: dict[str, float] = Field(default_factory=dict)
+    cluster: Cluster | None = None
+
+    harness_gate: HarnessGate = HarnessGate()
+    teacher_generation: TeacherGeneration = TeacherGeneration()
+    harness_augmentation: HarnessAugmentation = HarnessAugmentation()
+    data_validation: DataValidation = DataValidation()
+    sft: Sft = Sft()
+    distillation: Distillation = Distillation()
+    simulator_rl: SimulatorRl = SimulatorRl()
+    evaluation: Evaluation = Evaluation()
+    registration: Registration = Registration()
+    canary_deploy: CanaryDeploy = CanaryDeploy()
+
+    def settings_json(self, step: str) -> str:
+        """What this profile states about a step (defaults left out: they are code, and the code digest covers them)."""
+        return getattr(self, step).model_dump_json(exclude_unset=True)
+
+    @property
+    def digest(self) -> str:
+        return content_digest(self.model_dump(mode="json"))
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """The profile of that name in pipelines/profiles, or of that YAML file.
+
+    Raises InputError with every fault: unknown or missing fields, bad values, a file that is missing, not UTF-8 or not YAML.
+    """
+    known = {path.stem: path for path in sorted(PROFILES.glob("*.yaml"))}
+    path = known.get(name_or_path, Path(name_or_path))
+    if not path.is_file():
+        raise InputError([Fault("profile", "PROFILE", name_or_path, f"one of {', '.join(known)}, or a YAML file")])
+    try:
+        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError([file_fault(path, str(error), "UTF-8")]) from error
+    except yaml.YAMLError as error:
+        raise InputError([file_fault(path, " ".join(str(error).split()), "valid YAML")]) from error
+    if not isinstance(data, dict):
+        raise InputError([file_fault(path, type(data).__name__, "a YAML mapping")])
+    return validate_settings(Profile, data, str(path))

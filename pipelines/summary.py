@@ -1,0 +1,102 @@
+"""RUN_DIR/summary.json: what a run did, in the form that DESIGN fixes."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from components.avatar.errors import InputError
+from components.integrations.metrics import read_json, write_json
+from components.integrations.task import StepState, is_complete, read_states
+from pipelines.steps import STEPS
+
+
+def output_of(run_dir: Path, step: str) -> Path | None:
+    """The folder of a step's complete output in this run, None if it has none."""
+    state = read_states(run_dir).get(step)
+    if state is None or state.status != "succeeded":
+        return None
+    folder = run_dir / state.output
+    return folder if is_complete(folder) else None
+
+
+def step_rows(run_dir: Path, attempt: int) -> dict[str, dict[str, Any]]:
+    """Status and seconds of every step: `cached` was done by an earlier attempt of this run, `skipped` was not needed or not reached."""
+    states = read_states(run_dir)
+    return {step: _row(states.get(step), attempt) for step in STEPS}
+
+
+def _row(state: StepState | None, attempt: int) -> dict[str, Any]:
+    if state is None:
+        return {"status": "skipped", "seconds": 0.0}
+    if state.status == "succeeded" and state.attempt < attempt:
+        return {"status": "cached", "seconds": 0.0}
+    if state.status == "succeeded":
+        return {"status": "succeeded", "seconds": round(state.seconds, 1)}
+    # An older failure that this attempt did not reach again is a step that did not run.
+    status = "failed" if state.attempt == attempt else "skipped"
+    return {"status": status, "seconds": round(state.seconds, 1)}
+
+
+def failed_step(run_dir: Path, attempt: int) -> tuple[str, str] | None:
+    """The first step of this attempt that failed, and why."""
+    states = read_states(run_dir)
+    for step in STEPS:
+        state = states.get(step)
+        if state is not None and state.attempt == attempt and state.status != "succeeded":
+            return step, state.reason or "its process was killed (out of memory?)"
+    return None
+
+
+def summarise(run_dir: Path, profile: str, harness_digest: str, attempt: int) -> dict[str, Any]:
+    """Build the summary from what the steps left and write RUN_DIR/summary.json."""
+    registration = _result(run_dir, "registration", "registration.json")
+    canary = _result(run_dir, "canary_deploy", "canary.json")
+    summary = {
+        "profile": profile,
+        "harness_digest": harness_digest,
+        "steps": step_rows(run_dir, attempt),
+        "metrics": metrics(_result(run_dir, "evaluation", "evaluation.json")),
+        "gates": gates(run_dir, registration),
+        "model_version": registration.get("model_version"),
+        "canary": {"verdict": canary.get("verdict"), "why": canary.get("why", "no canary ran")},
+    }
+    write_json(run_dir / "summary.json", summary)
+    return summary
+
+
+def gates(run_dir: Path, registration: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Verdict and reason of every gate that was reached, in the order of the pipeline."""
+    found: dict[str, dict[str, Any]] = {}
+    gate = _result(run_dir, "harness_gate", "gate.json")
+    if gate:
+        found["harness_gate"] = {"passed": gate["retrain"], "why": gate["why"]}
+    validation = _result(run_dir, "data_validation", "validation.json")
+    if validation:
+        found["data_validation"] = {"passed": validation["passed"], "why": validation["why"]}
+    return found | registration.get("gates", {})
+
+
+def metrics(evaluation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """`<model>.<metric>` for free decoding and `<model>.<metric>_constrained`; each with value, n and, where there is one, the interval."""
+    rows: dict[str, dict[str, Any]] = {}
+    for model, decodings in evaluation.get("models", {}).items():
+        for decoding, measured in decodings.items():
+            for name, metric in measured.items():
+                if isinstance(metric, dict) and "value" in metric:
+                    suffix = "" if decoding == "free" else f"_{decoding}"
+                    rows[f"{model}.{name}{suffix}"] = {key: _finite(value) for key, value in metric.items()}
+    return rows
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _result(run_dir: Path, step: str, name: str) -> dict[str, Any]:
+    folder = output_of(run_dir, step)
+    if folder is None:
+        return {}
+    try:
+        return read_json(folder / name)
+    except InputError:
+        return {}
