@@ -93,7 +93,7 @@ def test_unreadable_settings_are_an_input_error(text, tmp_path):
 
 def test_settings_that_are_not_utf8(tmp_path):
     (tmp_path / "s.yaml").write_bytes(b"steps: \xff")
-    with pytest.raises(InputError, match="s.yaml"):
+    with pytest.raises(InputError, match=r"s\.yaml"):
         read_settings(Settings, str(tmp_path / "s.yaml"))
 
 

@@ -34,7 +34,7 @@ def test_every_malformed_metric_is_named(tmp_path):
 def test_a_bad_metrics_file_is_an_input_error(tmp_path, content):
     if content is not None:
         (tmp_path / "metrics.json").write_bytes(content)
-    with pytest.raises(InputError, match="metrics.json"):
+    with pytest.raises(InputError, match=r"metrics\.json"):
         read_metrics(tmp_path)
 
 
