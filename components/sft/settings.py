@@ -1,0 +1,26 @@
+"""Settings of supervised fine-tuning."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from components.avatar.harness.schema import Frozen
+
+
+class Settings(Frozen):
+    """Both arms (fixed and hsa) train with the same settings: equal examples, equal steps."""
+
+    tuning: Literal["full", "lora"] = "full"
+    """On a CPU LoRA saves memory, not time (training-facts), so `local` trains all weights."""
+    lora_rank: int = Field(default=16, ge=1)
+    learning_rate: float = Field(default=2e-4, gt=0)
+    """2e-4 solved the trial task on this base model with full fine-tuning."""
+    warmup_ratio: float = Field(default=0.05, ge=0, le=1)
+    epochs: int = Field(default=1, ge=1)
+    rows_per_step: int = Field(default=4, ge=1)
+    """Rows whose gradients are summed for one optimizer step."""
+    rows_per_batch: int = Field(default=1, ge=1)
+    """Rows of one forward pass; rows differ in length, so a large batch pays for padding."""
+    max_row_tokens: int = Field(default=1280, ge=64)
+    max_branches: int = Field(default=8, ge=1)
+    """Conversations that share one harness prefix in a row (see packing.py)."""
