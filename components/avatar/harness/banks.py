@@ -1,6 +1,6 @@
 """The wordings of banks.yaml, typed, and the choice between their training and held-out halves."""
 
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
@@ -84,7 +84,7 @@ class Banks(Frozen):
     decoy_skills: DecoySkills
 
 
-@lru_cache(maxsize=None)
+@cache
 def banks() -> Banks:
     text = resources.files(__package__).joinpath("banks.yaml").read_text(encoding="utf-8")
     value: Any = yaml.safe_load(text)

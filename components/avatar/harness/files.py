@@ -1,9 +1,10 @@
 """Loading and saving a harness folder.
 
-Tolerant of CRLF, strict about everything else: what a merchant's file leaves open is never guessed. Every fault of every file is
-collected and raised once, so that a merchant repairs a folder in one go.
+Tolerant of CRLF, strict about everything else: what a merchant's file leaves open is never guessed. Every fault of
+every file is collected and raised once, so that a merchant repairs a folder in one go.
 
-Layout: `harness.yaml` (prompt, limits, bindings, hooks, optionally the order of skills), `tools.json`, `skills/<name>/SKILL.md`.
+Layout: `harness.yaml` (prompt, limits, bindings, hooks, optionally the order of skills), `tools.json`,
+`skills/<name>/SKILL.md`.
 """
 
 import json
@@ -67,8 +68,9 @@ _StrictLoader.yaml_implicit_resolvers = {
 def load_harness(folder: Path | str) -> Harness:
     """The harness in `folder`.
 
-    Raises InputError with all faults: missing folder or file, not UTF-8, malformed, truncated, another format version, wrong types,
-    unknown or duplicate keys. Whether the content makes sense (unbound tools, dead references) is `lint`'s question.
+    Raises InputError with all faults: missing folder or file, not UTF-8, malformed, truncated, another format version,
+    wrong types, unknown or duplicate keys. Whether the content makes sense (unbound tools, dead references) is
+    `lint`'s question.
     """
     folder = Path(folder)
     faults: list[Fault] = []
@@ -166,7 +168,9 @@ def read_text(path: Path, faults: list[Fault]) -> str | None:
 
 
 def parse_json(text: str, path: Path, faults: list[Fault], line: int | None = None) -> Any | None:
-    """Strict JSON: duplicate keys, NaN, infinities and lone surrogates are faults. `line` is that of a JSONL file. None on a fault."""
+    """Strict JSON: duplicate keys, NaN, infinities and lone surrogates are faults. `line` is that of a JSONL file.
+    None on a fault.
+    """
     where = "file" if line is None else f"line {line}"
     found: list[Fault] = []
 

@@ -9,9 +9,11 @@ from components.avatar.harness.schema import Harness, PromptBlock
 
 
 def system_prompt(harness: Harness) -> str:
-    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill (name and description).
+    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill (name and
+    description).
 
-    Tools are not in it: the chat template renders `tools_of(harness)`. Skill bodies are not in it: they are shown once loaded.
+    Tools are not in it: the chat template renders `tools_of(harness)`. Skill bodies are not in it: they are shown once
+    loaded.
     """
     parts = [text for block in harness.prompt if (text := _block(block))]
     limits = harness.limits

@@ -1,10 +1,12 @@
 """The harness: what surrounds the agent model and what merchants edit all day.
 
-Four modules, each with its own digest: prompt (ordered blocks, limits), tools (definitions and their bindings), skills, hooks.
+Four modules, each with its own digest: prompt (ordered blocks, limits), tools (definitions and their bindings),
+skills, hooks.
 
-*Meaning and surface.* A tool's meaning is the capability it is bound to; its name, description, parameter names and order are surface.
-A skill's meaning is its `kind` and the families it `handles`; its name, description and wording are surface. Everything that compares
-behaviour (replay, rewards, evaluation) compares meaning, so a rename can never change what is right.
+*Meaning and surface.* A tool's meaning is the capability it is bound to; its name, description, parameter names and
+order are surface. A skill's meaning is its `kind` and the families it `handles`; its name, description and wording are
+surface. Everything that compares behaviour (replay, rewards, evaluation) compares meaning, so a rename can never
+change what is right.
 """
 
 import hashlib
@@ -162,8 +164,9 @@ class Skill(Frozen):
 class Hook(Frozen):
     """A check at a fixed point; a failing check sends `message` and the agent may try again `retries` times.
 
-    `arguments` by check: `forbidden_wording: {"words": [...]}`; `reply_format: {"ends_with": str, "address": str}` (both optional; the
-    reply must end with / contain that text). The other checks take none: their numbers are the harness's `limits`.
+    `arguments` by check: `forbidden_wording: {"words": [...]}`; `reply_format: {"ends_with": str, "address": str}`
+    (both optional; the reply must end with / contain that text). The other checks take none: their numbers are the
+    harness's `limits`.
     """
 
     id: str

@@ -1,0 +1,114 @@
+"""Edits that keep a harness consistent: renaming follows every mention, removing takes the binding along."""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from components.avatar.harness.schema import Binding, Capability, Harness, Tool
+
+
+def edit_texts(harness: Harness, edit: Callable[[str], str]) -> Harness:
+    """`edit` applied to every text that the agent reads, except names and descriptions: prompt, skill bodies, hook
+    messages.
+    """
+    prompt = tuple(
+        block.model_copy(update={"text": edit(block.text), "items": tuple(map(edit, block.items))})
+        for block in harness.prompt
+    )
+    skills = tuple(skill.model_copy(update={"body": edit(skill.body)}) for skill in harness.skills)
+    hooks = tuple(hook.model_copy(update={"message": edit(hook.message)}) for hook in harness.hooks)
+    return harness.model_copy(update={"prompt": prompt, "skills": skills, "hooks": hooks})
+
+
+def rename_tools(harness: Harness, names: Mapping[str, str]) -> Harness:
+    """Tools renamed (old name -> new name) in definitions, bindings and every mention."""
+    tools = tuple(
+        tool.model_copy(update={"name": names[tool.name]}) if tool.name in names else tool for tool in harness.tools
+    )
+    bindings = {names.get(name, name): binding for name, binding in harness.bindings.items()}
+    return rename_mentions(harness.model_copy(update={"tools": tools, "bindings": bindings}), names)
+
+
+def rename_arguments(harness: Harness, tool_name: str, names: Mapping[str, str]) -> Harness:
+    """Arguments of one tool renamed in its schema and its binding."""
+    tools = tuple(_renamed_arguments(tool, names) if tool.name == tool_name else tool for tool in harness.tools)
+    binding = harness.bindings[tool_name]
+    arguments = {names.get(name, name): canonical for name, canonical in binding.arguments.items()}
+    bindings = harness.bindings | {tool_name: Binding(capability=binding.capability, arguments=arguments)}
+    return harness.model_copy(update={"tools": tools, "bindings": bindings})
+
+
+def rename_skills(harness: Harness, names: Mapping[str, str]) -> Harness:
+    """Skills renamed in their front matter, in the enumeration of the tool that loads them and in every mention."""
+    skills = tuple(
+        skill.model_copy(update={"name": names[skill.name]}) if skill.name in names else skill
+        for skill in harness.skills
+    )
+    harness = harness.model_copy(update={"skills": skills})
+    return rename_mentions(edit_skill_enum(harness, lambda old: [names.get(name, name) for name in old]), names)
+
+
+def edit_skill_enum(harness: Harness, edit: Callable[[list[str]], list[str]]) -> Harness:
+    """`edit` applied to the list of allowed skill names, where the loading tool's schema has one."""
+    tools = []
+    for tool in harness.tools:
+        properties = tool.parameters.get("properties", {})
+        loads = tool.name in harness.bindings and harness.bindings[tool.name].capability == Capability.LOAD_SKILL
+        if loads and any("enum" in schema for schema in properties.values()):
+            properties = {
+                name: schema | {"enum": edit(schema["enum"])} if "enum" in schema else schema
+                for name, schema in properties.items()
+            }
+            tool = tool.model_copy(update={"parameters": tool.parameters | {"properties": properties}})
+        tools.append(tool)
+    return harness.model_copy(update={"tools": tuple(tools)})
+
+
+def withdraw_tool(harness: Harness, name: str) -> Harness:
+    """The harness without the tool `name`."""
+    tools = tuple(tool for tool in harness.tools if tool.name != name)
+    bindings = {other: binding for other, binding in harness.bindings.items() if other != name}
+    return harness.model_copy(update={"tools": tools, "bindings": bindings})
+
+
+def rename_mentions(harness: Harness, names: Mapping[str, str]) -> Harness:
+    """Mentions of `names` replaced in all texts.
+
+    A mention is the name in backticks, or bare where it cannot be an ordinary word (`price_check`, `priceCheck`,
+    `price.check`).
+    """
+    mentioned = {old: new for old, new in names.items() if old != new and any(old in text for text in texts(harness))}
+    if not mentioned:
+        return harness
+    forms = [re.escape(f"`{old}`") for old in mentioned]
+    forms += [rf"(?<![\w`]){re.escape(old)}(?![\w`])" for old in mentioned if not old.isalpha() or not old.islower()]
+    pattern = re.compile("|".join(sorted(forms, key=len, reverse=True)))
+
+    def replace(match: re.Match[str]) -> str:
+        found = match[0]
+        return f"`{mentioned[found[1:-1]]}`" if found.startswith("`") else mentioned[found]
+
+    return edit_texts(harness, lambda text: pattern.sub(replace, text))
+
+
+def texts(harness: Harness) -> list[str]:
+    """Every text that the agent reads besides names and descriptions."""
+    found = [text for block in harness.prompt for text in (block.text, *block.items)]
+    found += [skill.body for skill in harness.skills]
+    return found + [hook.message for hook in harness.hooks]
+
+
+@lru_cache(maxsize=4096)
+def word_pattern(text: str) -> re.Pattern[str]:
+    """Matches `text` where it stands as whole words (an emoji or other sign needs no boundary)."""
+    before = r"(?<!\w)" if text[:1].isalnum() else ""
+    after = r"(?!\w)" if text[-1:].isalnum() else ""
+    return re.compile(before + re.escape(text) + after)
+
+
+def _renamed_arguments(tool: Tool, names: Mapping[str, str]) -> Tool:
+    properties = {names.get(name, name): schema for name, schema in tool.parameters.get("properties", {}).items()}
+    parameters = tool.parameters | {"properties": properties}
+    if "required" in parameters:
+        parameters["required"] = [names.get(name, name) for name in parameters["required"]]
+    return tool.model_copy(update={"parameters": parameters})
