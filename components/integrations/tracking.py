@@ -162,14 +162,14 @@ class StepRun:
         """Each metric as `<name>` with its number of cases as `<name>.n`; an unmeasured value (NaN) leaves only the
         latter.
         """
-        now = _now()
+        now = now_ms()
         rows = [MlflowMetric(f"{name}.n", m.n, now, step) for name, m in metrics.items()]
         rows += [MlflowMetric(name, m.value, now, step) for name, m in metrics.items() if math.isfinite(m.value)]
         self._log(rows)
 
     def log_curves(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Rows of a curves.jsonl: every number of a row at its `step` (its place in the file when it has none)."""
-        now = _now()
+        now = now_ms()
         self._log(
             [
                 MlflowMetric(name, float(value), now, int(row.get("step", place)))
@@ -235,5 +235,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield prefix + name, value
 
 
-def _now() -> int:
+def now_ms() -> int:
+    """Now, as MLflow counts it: milliseconds since 1970."""
     return int(time.time() * 1000)
