@@ -1,4 +1,6 @@
-"""What a person sees of kfp's local runner: the steps' own lines, at once and without kfp's wrapping. Everything goes to run.log."""
+"""What a person sees of kfp's local runner: the steps' own lines, at once and without kfp's wrapping. Everything goes
+to run.log.
+"""
 
 import io
 import re
@@ -13,8 +15,8 @@ _NOISE = re.compile(r"^\[KFP Executor |^\S+\.py:\d+: \w*Warning: |^-{60,}$")
 class Console(io.TextIOBase):
     """A stand-in for stdout during a local run.
 
-    kfp logs `Executing task`, then the task's output indented by four spaces after `Streamed logs:`, then the status and a listing of
-    outputs. Only the task's own lines and kfp's errors reach the terminal, flushed line by line.
+    kfp logs `Executing task`, then the task's output indented by four spaces after `Streamed logs:`, then the status
+    and a listing of outputs. Only the task's own lines and kfp's errors reach the terminal, flushed line by line.
     """
 
     def __init__(self, terminal: TextIO, log: Path) -> None:

@@ -3,9 +3,9 @@
     harness_gate -> (retrain?) teacher_generation -> harness_augmentation -> data_validation -> (valid?)
         sft fixed, sft hsa -> distillation -> simulator_rl -> evaluation -> registration -> canary_deploy
 
-Caching: digests of merchant, base model and code are parameters, because KFP's cache key holds an artifact's URI, never its content.
-Locally the cache lies in RUN_DIR, so a step that is "cached" was done by this very run, and steps with side effects may be cached too; a
-cluster's cache is shared by all runs, so there they are not.
+Caching: digests of merchant, base model and code are parameters, because KFP's cache key holds an artifact's URI, never
+its content. Locally the cache lies in RUN_DIR, so a step that is "cached" was done by this very run, and steps with
+side effects may be cached too; a cluster's cache is shared by all runs, so there they are not.
 """
 
 from kfp import dsl, kubernetes

@@ -1,4 +1,6 @@
-"""An estimate of a local run's duration: the profile's step times on the reference machine, scaled by a quick measurement of this one."""
+"""An estimate of a local run's duration: the profile's step times on the reference machine, scaled by a quick
+measurement of this one.
+"""
 
 import time
 from dataclasses import dataclass
@@ -14,13 +16,17 @@ class Estimate:
 
 
 def estimate(minutes: dict[str, float], gflops: float) -> Estimate:
-    """Scale the sum of `minutes` by the speed of this machine; the error is easily +-50%, and the caller says that it is an estimate."""
+    """Scale the sum of `minutes` by the speed of this machine; the error is easily +-50%, and the caller says that it
+    is an estimate.
+    """
     speed = gflops / REFERENCE_GFLOPS
     return Estimate(sum(minutes.values()) / speed, speed)
 
 
 def measure_gflops(seconds: float = 1.0) -> float:
-    """Throughput of matrix products in the dtype that training will use, on shapes of a small model (rows x hidden x feed-forward)."""
+    """Throughput of matrix products in the dtype that training will use, on shapes of a small model (rows x hidden x
+    feed-forward).
+    """
     import torch
 
     from components.integrations.hardware import set_threads, training_dtype

@@ -9,7 +9,8 @@ from components.integrations.component import component
 def read_flag(result: dsl.Input[dsl.Artifact], file: str, field: str) -> bool:
     """A boolean field of a JSON file of an artifact folder, as a value that `dsl.If` can test.
 
-    A condition on a *named* output of a task with several outputs is skipped silently by the local runner, hence this task.
+    A condition on a *named* output of a task with several outputs is skipped silently by the local runner, hence this
+    task.
     """
     import json
     from pathlib import Path

@@ -39,7 +39,9 @@ def preflight(profile: Profile, run_dir: Path, cache_dir: Path) -> Prepared:
 
 
 def refuse_cluster_profile(profile: Profile) -> None:
-    """A profile with a cluster section trains models that no laptop holds. Raises InputError that names the way to run it."""
+    """A profile with a cluster section trains models that no laptop holds. Raises InputError that names the way to run
+    it.
+    """
     if profile.cluster is not None:
         raise InputError(
             [

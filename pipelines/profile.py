@@ -83,10 +83,11 @@ class Cluster(Frozen):
 
 
 class Profile(Frozen):
-    """`merchant` is a folder (or an `s3://` URI on a cluster). `{runs}` in `tracking_uri` is the folder that holds RUN_DIR, so runs that
-    lie side by side share one registry and its champion.
+    """`merchant` is a folder (or an `s3://` URI on a cluster). `{runs}` in `tracking_uri` is the folder that holds
+    RUN_DIR, so runs that lie side by side share one registry and its champion.
 
-    `minutes` are the step times on the reference machine (2 cores with AMX), for the estimate at the start of a local run.
+    `minutes` are the step times on the reference machine (2 cores with AMX), for the estimate at the start of a local
+    run.
     """
 
     name: str
@@ -130,7 +131,8 @@ class Profile(Frozen):
 def load_profile(name_or_path: str) -> Profile:
     """The profile of that name in pipelines/profiles, or of that YAML file.
 
-    Raises InputError with every fault: unknown or missing fields, bad values, a file that is missing, not UTF-8 or not YAML.
+    Raises InputError with every fault: unknown or missing fields, bad values, a file that is missing, not UTF-8 or not
+    YAML.
     """
     known = {path.stem: path for path in sorted(PROFILES.glob("*.yaml"))}
     path = known.get(name_or_path, Path(name_or_path))

@@ -3,8 +3,8 @@
     python -m pipelines.run --profile local [--run-dir DIR]
     python -m pipelines.run --resume DIR
 
-Exit status: 0 done (a gate that does not pass is a result), 1 a step failed, 2 bad input. A run folder holds everything of a run; resuming
-it takes finished steps from its cache, whose keys are the steps' settings, inputs, seed and code.
+Exit status: 0 done (a gate that does not pass is a result), 1 a step failed, 2 bad input. A run folder holds everything
+of a run; resuming it takes finished steps from its cache, whose keys are the steps' settings, inputs, seed and code.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from components.avatar.errors import Fault, InputError
 from components.integrations.metrics import read_json, write_json
@@ -28,6 +29,19 @@ from pipelines.profile import Profile, load_profile
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache"
+
+
+class RunRecord(BaseModel):
+    """RUN_DIR/run.json. `attempt` counts the invocations on this folder; `pid` is the process that works, or worked, in
+    it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: str
+    attempt: int
+    pid: int
+    mlflow_run_id: str
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,40 +81,47 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
 
     from pipelines.digests import code_digest
     from pipelines.estimate import estimate, measure_gflops
+    from pipelines.report.table import result_table
     from pipelines.summary import failed_step, summarise
 
-    attempt = _open_run(run_dir, profile)
     context = Context(
         run_dir=str(run_dir),
         tracking_uri=profile.tracking_uri.replace("{runs}", str(run_dir.parent)),
         experiment=profile.experiment,
         cache_dir=str(CACHE),
     )
+    run = _open_run(run_dir, profile, context, prepared.harness_digest)
+    digests = {
+        "merchant_digest": prepared.merchant_digest,
+        "base_digest": prepared.base_digest,
+        "code": code_digest(),
+    }
     guess = estimate(profile.minutes, measure_gflops())
     print(
         f"run folder {run_dir}\n"
         f"merchant   {prepared.merchant.name}, harness {prepared.harness_digest}\n"
         f"base model {profile.base_model}\n"
-        f"estimate   about {duration(guess.minutes * 60)} in all (an estimate: this machine does {guess.speed:.1f}x of the reference "
-        "machine's matrix products)",
+        f"estimate   about {duration(guess.minutes * 60)} in all (an estimate: this machine does {guess.speed:.1f}x "
+        "the matrix products of the reference machine)",
         flush=True,
     )
     started = time.monotonic()
     arguments = {
         "merchant": str(prepared.merchant),
-        "merchant_digest": prepared.merchant_digest,
-        "base_digest": prepared.base_digest,
-        "code": code_digest(),
+        **digests,
         "context": context.model_dump_json(),
     }
     fault = _execute(profile, run_dir, arguments)
-    summary = summarise(run_dir, profile.name, prepared.harness_digest, attempt)
+    summary = summarise(run_dir, profile.name, prepared.harness_digest, run.attempt)
+    _close_run(run, run_dir, context, summary, digests, failed=fault is not None)
     if fault is not None:
-        step, reason = failed_step(run_dir, attempt) or ("pipeline", fault)
+        step, reason = failed_step(run_dir, run.attempt) or ("pipeline", fault)
         print(f"\nFAILED in step {step}: {reason}", file=sys.stderr)
         print(f"log: {run_dir}/run.log\nresume with: make pipeline-run RESUME={run_dir}", file=sys.stderr, flush=True)
         return 1
-    _close(run_dir, profile, context, summary, time.monotonic() - started)
+    print(f"\nfinished in {duration(time.monotonic() - started)}\n\n{result_table(summary)}\n")
+    print(f"summary  {run_dir}/summary.json\nreport   {run_dir}/report.html  (open it in a browser)")
+    print(f"MLflow   make mlflow-up TRACKING_URI={context.tracking_uri}", flush=True)
     return 0
 
 
@@ -130,43 +151,66 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
     return None
 
 
-def _open_run(run_dir: Path, profile: Profile) -> int:
-    """Start an attempt in `run_dir`; returns its number. Raises InputError if another process works there."""
-    record: dict[str, Any] = {"attempt": 0}
+def _open_run(run_dir: Path, profile: Profile, context: Context, harness_digest: str) -> RunRecord:
+    """Start an attempt in `run_dir`: its MLflow parent run, run.json, profile.yaml. Raises InputError if another
+    process works there.
+    """
+    from components.integrations.tracking import Tracking
+
+    attempt, parent = 1, None
     if (run_dir / "run.json").exists():
-        record = read_json(run_dir / "run.json")
-        if record["pid"] != os.getpid() and _alive(record["pid"]):
+        earlier = RunRecord.model_validate(read_json(run_dir / "run.json"))
+        if earlier.pid != os.getpid() and _alive(earlier.pid):
             raise InputError(
-                [Fault(str(run_dir), "process", f"run by process {record['pid']}", "a run that has stopped")]
+                [Fault(str(run_dir), "process", f"run by process {earlier.pid}", "a run that has stopped")]
             )
-    attempt = int(record["attempt"]) + 1
+        attempt, parent = earlier.attempt + 1, earlier.mlflow_run_id
     run_dir.mkdir(parents=True, exist_ok=True)
-    write_json(run_dir / "run.json", {"profile": profile.name, "attempt": attempt, "pid": os.getpid()})
+    parent = Tracking(context.tracking_uri, context.experiment).start_pipeline_run(
+        run_dir.name,
+        run_id=parent,
+        tags={"profile": profile.name, "harness_digest": harness_digest, "run_dir": str(run_dir)},
+    )
+    record = RunRecord(profile=profile.name, attempt=attempt, pid=os.getpid(), mlflow_run_id=parent)
+    write_json(run_dir / "run.json", record.model_dump())
     stated = profile.model_dump(mode="json", exclude_unset=True)
     (run_dir / "profile.yaml").write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
-    return attempt
+    return record
+
+
+def _close_run(
+    run: RunRecord, run_dir: Path, context: Context, summary: dict[str, Any], digests: dict[str, str], *, failed: bool
+) -> None:
+    """Write the report; put summary, report and final metrics into the parent run, and end it."""
+    from components.integrations.metrics import Metric
+    from components.integrations.tracking import StepRun, Tracking
+    from pipelines.report.page import write_report
+
+    write_report(run_dir, summary, digests)
+    tracking = Tracking(context.tracking_uri, context.experiment)
+    tracked = StepRun(tracking, run.mlflow_run_id)
+    tracked.log_metrics(
+        {name: Metric(row["value"], row["n"]) for name, row in summary["metrics"].items() if row["value"] is not None}
+    )
+    for name in ("summary.json", "report.html"):
+        tracked.log_artifacts(run_dir / name)
+    tracking.end_pipeline_run(run.mlflow_run_id, "FAILED" if failed else "FINISHED")
 
 
 def _forget_incomplete(run_dir: Path) -> None:
-    """Move outputs that lost files out of the way: kfp's cache takes a missing output for a miss, and the step runs again."""
+    """Move outputs that lost files out of the way: kfp's cache takes a missing output for a miss, and the step runs
+    again.
+    """
     for state in read_states(run_dir).values():
         folder = run_dir / state.output
         if state.status == "succeeded" and folder.exists() and not is_complete(folder):
             folder.rename(folder.with_name(f"{folder.name}.incomplete-{time.time_ns()}"))
 
 
-def _close(run_dir: Path, profile: Profile, context: Context, summary: dict[str, Any], seconds: float) -> None:
-    from pipelines.report.table import result_table
-
-    print(f"\nfinished in {duration(seconds)}\n")
-    print(result_table(summary))
-    print(
-        f"\nsummary  {run_dir}/summary.json\nreport   {run_dir}/report.html\nMLflow   make mlflow-up TRACKING_URI={context.tracking_uri}"
-    )
-
-
 def _quiet_libraries() -> None:
-    """Environment of the step processes: unbuffered lines, no progress bars in a pipe, no telemetry, no look-ups in a hub."""
+    """Environment of the step processes: unbuffered lines, no progress bars in a pipe, no telemetry, no look-ups in a
+    hub.
+    """
     os.environ.update(
         PYTHONUNBUFFERED="1",
         TQDM_DISABLE="1",

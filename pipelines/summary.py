@@ -20,7 +20,9 @@ def output_of(run_dir: Path, step: str) -> Path | None:
 
 
 def step_rows(run_dir: Path, attempt: int) -> dict[str, dict[str, Any]]:
-    """Status and seconds of every step: `cached` was done by an earlier attempt of this run, `skipped` was not needed or not reached."""
+    """Status and seconds of every step: `cached` was done by an earlier attempt of this run, `skipped` was not
+    reached.
+    """
     states = read_states(run_dir)
     return {step: _row(states.get(step), attempt) for step in STEPS}
 
@@ -77,7 +79,11 @@ def gates(run_dir: Path, registration: dict[str, Any]) -> dict[str, dict[str, An
 
 
 def metrics(evaluation: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """`<model>.<metric>` for free decoding and `<model>.<metric>_constrained`; each with value, n and, where there is one, the interval."""
+    """`<model>.<metric>` (free decoding) and `<model>.<metric>_constrained`, with value, n and, where there is one, the
+    interval.
+
+    `lead_T1` and `lead_T2` are paired differences from the fixed-harness baseline.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for model, decodings in evaluation.get("models", {}).items():
         for decoding, measured in decodings.items():
@@ -85,6 +91,10 @@ def metrics(evaluation: dict[str, Any]) -> dict[str, dict[str, Any]]:
                 if isinstance(metric, dict) and "value" in metric:
                     suffix = "" if decoding == "free" else f"_{decoding}"
                     rows[f"{model}.{name}{suffix}"] = {key: _finite(value) for key, value in metric.items()}
+    for model, decodings in evaluation.get("leads", {}).items():
+        for decoding, suites in decodings.items():
+            suffix = "" if decoding == "free" else f"_{decoding}"
+            rows |= {f"{model}.lead_{suite}{suffix}": lead for suite, lead in suites.items()}
     return rows
 
 

@@ -1,7 +1,7 @@
 """The decorator of every Kubeflow component of the project.
 
-No package is installed at run time: closed clusters have no registry, and the image holds the project. `IMAGE` stands for the
-trainer image; a cluster's profile replaces it by an image named by digest.
+No package is installed at run time: closed clusters have no registry, and the image holds the project. `IMAGE` stands
+for the trainer image; a cluster's profile replaces it by an image named by digest.
 """
 
 import functools

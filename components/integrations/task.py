@@ -1,7 +1,9 @@
-"""What every Kubeflow task does around a step's `run`: progress, state, MLflow child run, and an output that is whole or absent.
+"""What every Kubeflow task does around a step's `run`: progress, state, MLflow child run, and an output that is whole
+or absent.
 
-The same code runs under `kfp.local` and on a cluster. Locally the task leaves its state in RUN_DIR/steps/<step>.json, which is how the
-runner knows what ran, what was taken from the cache and why a step failed even when its process was killed.
+The same code runs under `kfp.local` and on a cluster. Locally the task leaves its state in RUN_DIR/steps/<step>.json,
+which is how the runner knows what ran, what was taken from the cache and why a step failed even when its process was
+killed.
 """
 
 import json
@@ -20,17 +22,19 @@ from components.avatar.errors import InputError
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
 from components.integrations.progress import Progress, duration
 from components.integrations.storage import Manifest, Store
+from components.integrations.tracking import StepRun, Tracking
 from components.integrations.weights import resolve_base_model
 
 DONE_FILE = "done.json"
+LOGGED_BYTES = 8 * 1024**2
 MODEL_MANIFEST = "model.manifest.json"
 
 
 class Context(BaseModel):
     """Where a run keeps its things; one JSON string parameter of every task.
 
-    `run_dir` is empty on a cluster, where artifacts, logs and MLflow hold what the folder holds locally. `storage_uri` (`s3://...`)
-    is where weights go on a cluster; empty means that they stay in the artifact folder.
+    `run_dir` is empty on a cluster, where artifacts, logs and MLflow hold what the folder holds locally. `storage_uri`
+    (`s3://...`) is where weights go on a cluster; empty means that they stay in the artifact folder.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +50,9 @@ class Context(BaseModel):
         return resolve_base_model(spec, Path(self.cache_dir))
 
     def model(self, artifact: str) -> Path:
-        """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its manifest names."""
+        """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its
+        manifest names.
+        """
         manifest = Path(artifact) / MODEL_MANIFEST
         if not manifest.is_file():
             return Path(artifact) / "model"
@@ -55,7 +61,9 @@ class Context(BaseModel):
 
 
 class StepState(BaseModel):
-    """RUN_DIR/steps/<step>.json. `attempt` counts the invocations of one RUN_DIR; `reason` is set when the step failed."""
+    """RUN_DIR/steps/<step>.json. `attempt` counts the invocations of one RUN_DIR; `reason` is set when the step
+    failed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,8 +90,8 @@ def run_task(
 
     `inputs` is called inside, so that a model that cannot be fetched is a failure of this step like any other.
 
-    The step writes to `<output>.partial`, which takes its final name only after metrics and done.json are written: a killed step leaves
-    nothing that looks complete. Raises SystemExit(1) after the reason was printed and recorded.
+    The step writes to `<output>.partial`, which takes its final name only after metrics and done.json are written: a
+    killed step leaves nothing that looks complete. Raises SystemExit(1) after the reason was printed and recorded.
     """
     where = Context.model_validate_json(context)
     target = Path(output)
@@ -98,8 +106,12 @@ def run_task(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        metrics = run(**inputs(where), output=partial, settings=settings, seed=seed, progress=progress)
-        write_metrics(partial, metrics)
+        with Tracking(where.tracking_uri, where.experiment).step_run(_parent_run(where), step) as tracked:
+            child = tracked.run_id
+            tracked.log_params({"seed": seed, **settings.model_dump(mode="json")})
+            metrics = run(**inputs(where), output=partial, settings=settings, seed=seed, progress=progress)
+            write_metrics(partial, metrics)
+            _log_output(tracked, partial, metrics)
         if where.storage_uri and (partial / "model").is_dir():
             _move_weights(partial, Store(where.storage_uri), progress)
         write_json(
@@ -134,8 +146,23 @@ def run_task(
     progress.note(f"done in {duration(seconds)}")
 
 
+def _log_output(tracked: StepRun, output: Path, metrics: dict[str, Metric]) -> None:
+    """Metrics, curves and the small files of an output; weights are stored once, as the output itself or in the
+    store.
+    """
+    tracked.log_metrics(metrics)
+    curves = output / "curves.jsonl"
+    if curves.is_file():
+        tracked.log_curves([json.loads(line) for line in curves.read_text(encoding="utf-8").splitlines()])
+    for path in sorted(output.iterdir()):
+        if path.is_file() and path.stat().st_size <= LOGGED_BYTES:
+            tracked.log_artifacts(path)
+
+
 def _move_weights(output: Path, store: Store, progress: Progress) -> None:
-    """Put output/model into the store and leave its manifest: artifacts stay small, and the same weights are uploaded once."""
+    """Put output/model into the store and leave its manifest: artifacts stay small, and the same weights are uploaded
+    once.
+    """
     manifest = store.put(output / "model", progress)
     (output / MODEL_MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
     shutil.rmtree(output / "model")
@@ -186,6 +213,15 @@ def read_states(run_dir: Path) -> dict[str, StepState]:
     return {path.stem: StepState.model_validate_json(path.read_text(encoding="utf-8")) for path in paths}
 
 
+def _parent_run(where: Context) -> str | None:
+    """The MLflow run of the whole pipeline: the local runner's, or the one that Kubeflow's MLflow plugin hands to each
+    pod.
+    """
+    if where.run_dir:
+        return read_json(Path(where.run_dir) / "run.json")["mlflow_run_id"]
+    return os.environ.get("MLFLOW_RUN_ID")
+
+
 def _stop_with_runner(where: Context) -> None:
     """Locally a step must not outlive its runner: it would write into a folder that a resumed run works in."""
     if not where.run_dir:
@@ -208,7 +244,9 @@ def _attempt(where: Context) -> int:
 
 
 def write_failure_report(context: str, status: dict[str, Any]) -> None:
-    """The exit handler's work: RUN_DIR/failure.json (or a line on the log of the cluster) when the pipeline did not succeed."""
+    """The exit handler's work: RUN_DIR/failure.json (or a line on the log of the cluster) when the pipeline did not
+    succeed.
+    """
     where = Context.model_validate_json(context)
     if status.get("state") == "SUCCEEDED":
         return

@@ -1,0 +1,226 @@
+"""RUN_DIR/report.html: the run for a person. One file, no request to anywhere."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from components.integrations.progress import duration
+from pipelines.report import plots
+from pipelines.report.table import COLUMNS, format_metric, result_rows
+from pipelines.steps import MODELS
+from pipelines.summary import output_of
+
+FAILURES_SHOWN = 24
+FAILURE_ORDER = ("hat", "hsa_sft_opd", "hsa_sft", "fixed_sft", "base")
+
+STAGES = {
+    "sft_fixed": ("fixed-harness SFT", plots.COLORS["fixed_sft"]),
+    "sft_hsa": ("HSA-SFT", plots.COLORS["hsa_sft"]),
+    "distillation": ("distillation", plots.COLORS["hsa_sft_opd"]),
+    "simulator_rl": ("simulator RL", plots.COLORS["hat"]),
+}
+
+DETAIL_METRICS = (
+    "accuracy",
+    "effectiveness",
+    "tool_rationality",
+    "skill_selection",
+    "stale_name_rate",
+    "absent_name_rate",
+    "selection_error_rate",
+    "copy_error_rate",
+    "decoy_call_rate",
+    "fabricated_rate",
+    "recovery_rate",
+    "persona_rate",
+    "violation_rate",
+    "strict_parse_rate",
+    "repaired_parse_rate",
+)
+
+
+def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]) -> Path:
+    """Write the report of a run, finished or not, from its summary and the steps' outputs; `lineage` names what went
+    in.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    html = environment.get_template("page.jinja").render(
+        run=run_dir.name,
+        summary=summary,
+        verdict=_verdict(summary),
+        cards=_cards(summary["metrics"]),
+        columns=list(COLUMNS.values()),
+        rows=result_rows(summary["metrics"]),
+        details=_details(summary["metrics"]),
+        plots=[Markup(svg) for svg in _plots(run_dir, summary) if svg],
+        canary=_canary(run_dir),
+        failures=_failures(run_dir),
+        lineage=lineage,
+        minutes=duration(sum(row["seconds"] for row in summary["steps"].values())),
+    )
+    path = run_dir / "report.html"
+    path.write_text(html, encoding="utf-8")
+    return path
+
+
+def _verdict(summary: dict[str, Any]) -> dict[str, str]:
+    """Word, colour class and reason for the head of the page."""
+    failed = [step for step, row in summary["steps"].items() if row["status"] == "failed"]
+    closed = [f"{name}: {gate['why']}" for name, gate in summary["gates"].items() if not gate["passed"]]
+    canary = summary["canary"]
+    if failed:
+        return {"word": "failed", "tone": "bad", "why": f"step {failed[0]} failed; the run can be resumed"}
+    if summary["model_version"] is None and closed:
+        return {"word": "not registered", "tone": "warn", "why": "; ".join(closed)}
+    if canary["verdict"] is None:
+        return {"word": "no rollout", "tone": "warn", "why": canary["why"]}
+    tone = {"promote": "good", "hold": "warn", "rollback": "bad"}[canary["verdict"]]
+    return {"word": canary["verdict"], "tone": tone, "why": canary["why"]}
+
+
+def _cards(metrics: dict[str, dict[str, Any]]) -> list[dict[str, str]]:
+    wanted = (
+        ("hat.T1", "T1", "new model, merchants' own harnesses, free decoding"),
+        ("hat.T2", "T2", "new model, the same cases under surfaces never seen in training"),
+        ("hat.lead_T2", "T2 lead", "points over the fixed-harness baseline, 95% interval"),
+        ("hat.gap", "T1 - T2", "points lost when the harness changes, 95% interval"),
+    )
+    cards = []
+    for key, heading, meaning in wanted:
+        if key in metrics:
+            shown = format_metric(key.partition(".")[2], metrics[key])
+            value, _, interval = shown.partition(" [")
+            cards.append(
+                {
+                    "heading": heading,
+                    "value": value,
+                    "interval": f"[{interval}" if interval else f"n = {metrics[key]['n']:g}",
+                    "meaning": meaning,
+                }
+            )
+    return cards
+
+
+def _details(metrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Every further rate by model and decoding, each with its n."""
+    columns = [(m, d) for m in MODELS for d in ("", "_constrained") if f"{m}.T1{d}" in metrics]
+    rows = [
+        (name.replace("_", " "), [metrics.get(f"{model}.{name}{decoding}") for model, decoding in columns])
+        for name in DETAIL_METRICS
+    ]
+    return {
+        "columns": [(MODELS[model], decoding.removeprefix("_") or "free") for model, decoding in columns],
+        "rows": [
+            (name, [(format_metric(name, cell), "" if cell is None else f"n={cell['n']:g}") for cell in cells])
+            for name, cells in rows
+            if any(cells)
+        ],
+    }
+
+
+def _plots(run_dir: Path, summary: dict[str, Any]) -> Iterator[str | None]:
+    metrics = summary["metrics"]
+    models = [model for model in MODELS if f"{model}.T1" in metrics or f"{model}.T1_constrained" in metrics]
+    for decoding in ("", "_constrained"):
+        yield plots.grouped_bars(
+            f"Quality by model, {decoding.removeprefix('_') or 'free'} decoding",
+            ["T1", "T2", "T3"],
+            {MODELS[m]: [_value(metrics, f"{m}.{suite}{decoding}") for suite in ("T1", "T2", "T3")] for m in models},
+            y="quality",
+            colors={MODELS[m]: plots.COLORS[m] for m in models},
+            percent=True,
+        )
+    curves = {step: _jsonl(run_dir, step, "curves.jsonl") for step in STAGES}
+    colors = dict(STAGES.values())
+    sft = {STAGES[step][0]: _points(curves[step], "loss") for step in ("sft_fixed", "sft_hsa")}
+    yield plots.line_plot("SFT loss", sft, x="optimizer step", y="loss a token", colors=colors)
+    opd = {"reverse KL": _points(curves["distillation"], "loss")}
+    yield plots.line_plot("Distillation loss", opd, x="optimizer step", y="reverse KL to the base model")
+    rewards = {
+        name: _points(curves["simulator_rl"], f"rewards/{name}/mean")
+        for name in ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
+    }
+    yield plots.line_plot("RL rewards", rewards, x="optimizer step", y="mean reward of a batch")
+    latency = {MODELS[m]: [_value(metrics, f"{m}.p50_s"), _value(metrics, f"{m}.p95_s")] for m in models}
+    yield plots.grouped_bars(
+        "Latency of one viewer's turn",
+        ["P50", "P95"],
+        latency,
+        y="seconds",
+        colors={MODELS[m]: plots.COLORS[m] for m in models},
+    )
+    yield plots.interval_plot(
+        "Canary against control", _canary_intervals(run_dir), x="difference, in units of each check's margin"
+    )
+    yield plots.step_bars(
+        "Time by step", {step: row["seconds"] for step, row in summary["steps"].items() if row["seconds"]}
+    )
+
+
+def _value(metrics: dict[str, dict[str, Any]], key: str) -> float | None:
+    return metrics[key]["value"] if key in metrics else None
+
+
+def _points(rows: list[dict[str, Any]], name: str) -> list[tuple[float, float]]:
+    return [(row["step"], row[name]) for row in rows if name in row]
+
+
+def _jsonl(run_dir: Path, step: str, name: str) -> list[dict[str, Any]]:
+    folder = output_of(run_dir, step)
+    if folder is None or not (folder / name).is_file():
+        return []
+    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+
+def _canary(run_dir: Path) -> dict[str, Any] | None:
+    folder = output_of(run_dir, "canary_deploy")
+    return None if folder is None else json.loads((folder / "canary.json").read_text(encoding="utf-8"))
+
+
+def _canary_intervals(run_dir: Path) -> list[dict[str, Any]]:
+    return []
+
+
+def _failures(run_dir: Path) -> list[dict[str, Any]]:
+    """Failed cases of the evaluation: the new model first, held-out surfaces first, a few of each so that all kinds are
+    seen.
+    """
+    failed = [row for row in _jsonl(run_dir, "evaluation", "cases.jsonl") if row["failed"]]
+    failed.sort(
+        key=lambda row: (
+            FAILURE_ORDER.index(row["arm"]),
+            row["decoding"] != "free",
+            ("T2", "T1", "T3").index(row["suite"]),
+        )
+    )
+    shown: list[dict[str, Any]] = []
+    taken: dict[tuple[str, ...], int] = {}
+    for row in failed:
+        kind = (row["arm"], row["decoding"], row["suite"])
+        if taken.get(kind, 0) < 4 and len(shown) < FAILURES_SHOWN:
+            taken[kind] = taken.get(kind, 0) + 1
+            shown.append(row | {"model": MODELS[row["arm"]], "reasons": _reasons(row)})
+    return shown
+
+
+def _reasons(row: dict[str, Any]) -> list[str]:
+    """Why a case failed, in words."""
+    reasons = [f"calls {call['name']}, which the prompt does not have" for call in row["calls"] if not call["known"]]
+    reasons += [f"calls the decoy {call['name']}" for call in row["calls"] if call["decoy"]]
+    for reply in row["replies"]:
+        reasons += [f"false: {claim}" for claim in reply["false_claims"]]
+        reasons += [f"missing: {fact}" for fact in reply["missing_facts"]]
+        reasons += [f"breaks rule {rule}" for rule in reply["broken_rules"]]
+    if not row["replies"]:
+        reasons.append(f"no reply ({str(row['stop']).replace('_', ' ')})")
+    return list(dict.fromkeys(reasons))[:6]
