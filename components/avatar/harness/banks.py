@@ -86,6 +86,6 @@ class Banks(Frozen):
 
 @cache
 def banks() -> Banks:
-    text = resources.files(__package__).joinpath("banks.yaml").read_text(encoding="utf-8")
+    text = resources.files("components.avatar.harness").joinpath("banks.yaml").read_text(encoding="utf-8")
     value: Any = yaml.safe_load(text)
     return Banks.model_validate(value)

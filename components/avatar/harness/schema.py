@@ -217,7 +217,7 @@ class Harness(Frozen):
         """A copy with `update` (not validated); digests are computed anew, pydantic would carry the old ones over."""
         copy = super().model_copy(update=update, deep=deep)
         for stale in ("digest", "digests"):
-            copy.__dict__.pop(stale, None)
+            vars(copy).pop(stale, None)
         return copy
 
     def tool(self, name: str) -> Tool | None:

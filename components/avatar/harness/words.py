@@ -49,7 +49,7 @@ def _only(words: tuple[str, ...], split: Split) -> tuple[str, ...]:
 @cache
 def word_bank(split: Split) -> WordBank:
     """The shipped word list, one of its two halves."""
-    text = resources.files(__package__).joinpath("words.txt").read_text(encoding="utf-8")
+    text = resources.files("components.avatar.harness").joinpath("words.txt").read_text(encoding="utf-8")
     return WordBank(tuple(text.split()), split)
 
 
