@@ -1,0 +1,144 @@
+"""What the teacher does turn by turn: recorded actions or the oracle's own, and, in a few episodes, a mistake that a
+hook catches.
+
+A plan answers one question: given the session as it stands, what is the next turn? Teacher generation plays it
+straight in a session, augmentation plays it through the episode loop.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.avatar.agent.chat import Chat
+from components.avatar.agent.episode import EpisodeState
+from components.avatar.agent.examples import Mistake
+from components.avatar.agent.parser import call_text
+from components.avatar.agent.types import Generation
+from components.avatar.harness.schema import HookCheck
+from components.avatar.simulator.oracle import next_action, realise
+from components.avatar.simulator.session import Session
+from components.avatar.simulator.types import Observation, SemanticAction
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A call (`name` set) or a reply."""
+
+    text: str = ""
+    name: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class Plan:
+    """Plays `recorded` actions, or the oracle's when None. `last` is the action behind the last turn, None for a
+    mistake."""
+
+    def __init__(self, recorded: Sequence[SemanticAction] | None = None, mistake: Mistake | None = None) -> None:
+        self.recorded = recorded
+        self.mistake = mistake
+        self.position = 0  # actions taken so far, mistakes not counted
+        self.last: SemanticAction | None = None
+        self._slipped = False
+
+    def turn(self, session: Session) -> Turn:
+        """The next turn. When the recorded actions run out before the episode ends, the oracle goes on."""
+        left = self.recorded is not None and self.position < len(self.recorded)
+        action = self.recorded[self.position] if self.recorded is not None and left else next_action(session)
+        right = _turn(session, action)
+        if self.mistake is not None and not self._slipped and self.mistake.before == self.position:
+            self._slipped = True
+            wrong = slip(session, action, right, self.mistake.check)
+            if wrong is not None:
+                self.last = None
+                return wrong
+        self.position += 1
+        self.last = action
+        return right
+
+
+def play(session: Session, plan: Plan) -> tuple[SemanticAction, ...]:
+    """Play a whole episode; returns its finally correct behaviour: the actions that no hook corrected."""
+    session.begin()
+    actions = []
+    done = False
+    while not done:
+        observation = take(session, plan.turn(session))
+        if plan.last is not None and observation.role != "system":
+            actions.append(plan.last)
+        done = observation.done
+    return tuple(actions)
+
+
+def take(session: Session, turn: Turn) -> Observation:
+    return session.reply(turn.text) if turn.name is None else session.call(turn.name, turn.arguments)
+
+
+def possible_mistakes(session: Session, action: SemanticAction) -> list[HookCheck]:
+    """The checks that a slip in place of `action` would break, by the hooks of the session's harness."""
+    right = _turn(session, action)
+    checks = dict.fromkeys(hook.check for hook in session.harness.hooks if hook.retries > 0)
+    return [check for check in checks if slip(session, action, right, check) is not None]
+
+
+def slip(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
+    """A turn that breaks `check` instead of the `right` one; None where that is not possible. Built from the right
+    text, so that it needs no wording of its own in any language."""
+    hook = next((hook for hook in session.harness.hooks if hook.check == check), None)
+    if hook is None:
+        return None
+    if check == HookCheck.SKILL_LOADED and action.kind == "skill":
+        return Turn(_premature(session))
+    if check == HookCheck.TOOL_ARGUMENTS and action.kind == "call" and right.name is not None and right.arguments:
+        return Turn(name=right.name)
+    if action.kind != "reply":
+        return None
+    if check == HookCheck.REPLY_LENGTH:
+        words = right.text.split()
+        return Turn(
+            " ".join((words * (session.harness.limits.reply_words // max(1, len(words)) + 1))[:-1] + words[-1:])
+        )
+    if check == HookCheck.FORBIDDEN_WORDING and hook.arguments.get("words"):
+        return Turn(f"{hook.arguments['words'][0].capitalize()}! {right.text}")
+    if check == HookCheck.REPLY_FORMAT:
+        ending = hook.arguments.get("ends_with", "")
+        return Turn(right.text.removesuffix(ending).rstrip()) if ending and right.text.endswith(ending) else None
+    if check == HookCheck.FACT_CHECK:
+        wrong = _other_number(right.text, session.question.link_id)
+        return Turn(wrong) if wrong is not None else None
+    return None
+
+
+def _turn(session: Session, action: SemanticAction) -> Turn:
+    kind, *content = realise(session, action)
+    return Turn(name=content[0], arguments=content[1]) if kind == "call" else Turn(content[0])
+
+
+def _premature(session: Session) -> str:
+    """What the oracle would say with what it knows now, which without a skill and without facts is too early."""
+    return _turn(session, SemanticAction("reply", session.question.family)).text
+
+
+def _other_number(text: str, link_id: int | None) -> str | None:
+    """`text` with its last number made larger by one, the product's link number left alone; None without such a
+    number."""
+    numbers = [match for match in re.finditer(r"\d+", text) if match[0] != str(link_id)]
+    if not numbers:
+        return None
+    last = numbers[-1]
+    return f"{text[: last.start()]}{int(last[0]) + 1}{text[last.end() :]}"
+
+
+class PlanActor:
+    """Plays one plan through the episode loop."""
+
+    def __init__(self, plan: Plan, chat: Chat) -> None:
+        self.plan = plan
+        self.chat = chat
+
+    def act(self, states: list[EpisodeState]) -> list[Generation]:
+        """One turn for the one live episode."""
+        [state] = states
+        turn = self.plan.turn(state.session)
+        text = turn.text if turn.name is None else call_text(turn.name, turn.arguments)
+        return [Generation(tuple(self.chat.agent_ids(text)), text, "stop")]

@@ -1,0 +1,143 @@
+"""What training data must keep, as Great Expectations: a critical failure stops the pipeline, a warning is
+reported."""
+
+from typing import Any
+
+import great_expectations.expectations as gxe
+from great_expectations.expectations.expectation import Expectation
+
+from components.data_validation.settings import Settings
+
+REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
+
+
+def trajectories(settings: Settings) -> list[Expectation]:
+    """For `trajectory_frame`."""
+    return [
+        _rows("enough", settings.min_trajectories, None, f"at least {settings.min_trajectories} trajectories"),
+        _unique("ids", "id", "every trajectory has its own scenario id"),
+        _unique("duplicates", "content", "no scenario occurs twice under two ids"),
+        *[
+            _between(reward, reward, 1, 1, f"only trajectories with full {reward.replace('_', ' ')} are kept")
+            for reward in REWARDS
+        ],
+        _in_set("split", "split", ["train"], "no trajectory of the test split"),
+        _between("actions", "actions", 1, None, "no trajectory without an action"),
+    ]
+
+
+def questions(settings: Settings) -> list[Expectation]:
+    """For `question_frame`."""
+    return [
+        _between(
+            "coverage",
+            "n",
+            settings.min_per_family,
+            None,
+            f"at least {settings.min_per_family} questions of every family",
+        ),
+        _between("balance", "share", None, settings.max_family_share, "no family dominates", severity="warning"),
+    ]
+
+
+def examples(settings: Settings, *, rows_of_other_arm: int) -> list[Expectation]:
+    """For `example_frame` of either arm."""
+    return [
+        _rows("enough", settings.min_examples, None, f"at least {settings.min_examples} examples"),
+        _rows(
+            "equal_arms",
+            rows_of_other_arm,
+            rows_of_other_arm,
+            f"as many examples as the other arm ({rows_of_other_arm})",
+        ),
+        _unique("ids", "id", "example ids are unique"),
+        _between("trained_tokens", "trained_tokens", 1, None, "every example has tokens to train on"),
+        _between(
+            "length",
+            "tokens",
+            1,
+            settings.max_example_tokens,
+            f"no example beyond {settings.max_example_tokens} tokens",
+        ),
+        _in_set("verified", "verdict", ["ok"], "the simulator reproduces every transcript with full reward"),
+        _between(
+            "language",
+            "script_share",
+            settings.min_script_share,
+            None,
+            "text in the script of the merchant's language",
+            mostly=0.98,
+        ),
+    ]
+
+
+def augmented(settings: Settings) -> list[Expectation]:
+    """For `example_frame` of the hsa arm, beside `examples`."""
+    return [
+        _unique("duplicates", "content", "no example occurs twice under one harness"),
+        gxe.ExpectColumnMeanToBeBetween(
+            column="augmented",
+            min_value=settings.min_augmented_share,
+            **_said("augmented", f"at least {settings.min_augmented_share:.0%} of the rows under a changed harness"),
+        ),
+    ]
+
+
+def fixed() -> list[Expectation]:
+    """For `example_frame` of the fixed arm, beside `examples`."""
+    return [_between("own_harness", "augmented", 0, 0, "every row under the merchant's own harness")]
+
+
+def axes() -> list[Expectation]:
+    """For `axis_frame` of the hsa arm."""
+    return [_between("coverage", "n", 1, None, "every axis of augmentation occurs")]
+
+
+def surfaces() -> list[Expectation]:
+    """For the surfaces that the hsa arm shows beyond the merchant's own."""
+    return [
+        _between("held_out", "held_out", 0, 0, "no surface from the held-out vocabulary of the tests"),
+        _between("listed", "listed", 1, 1, "surfaces.json lists every surface of the examples"),
+    ]
+
+
+def budget(settings: Settings) -> list[Expectation]:
+    """For one row an arm: `tokens` (shared prefixes counted once) and `imbalance` against the fixed arm."""
+    limit = settings.max_tokens_per_arm
+    return [
+        _between("tokens", "tokens", 1, limit, f"at most {limit} tokens an arm"),
+        _between(
+            "imbalance", "imbalance", None, settings.max_token_imbalance, "arms of similar length", severity="warning"
+        ),
+    ]
+
+
+def _said(name: str, notes: str, severity: str = "critical") -> dict[str, Any]:
+    return {"severity": severity, "meta": {"name": name}, "notes": notes}
+
+
+def _rows(name: str, low: int | None, high: int | None, notes: str) -> Expectation:
+    return gxe.ExpectTableRowCountToBeBetween(min_value=low, max_value=high, **_said(name, notes))
+
+
+def _unique(name: str, column: str, notes: str) -> Expectation:
+    return gxe.ExpectColumnValuesToBeUnique(column=column, **_said(name, notes))
+
+
+def _in_set(name: str, column: str, allowed: list[str], notes: str) -> Expectation:
+    return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=allowed, **_said(name, notes))
+
+
+def _between(
+    name: str,
+    column: str,
+    low: float | None,
+    high: float | None,
+    notes: str,
+    *,
+    severity: str = "critical",
+    mostly: float = 1.0,
+) -> Expectation:
+    return gxe.ExpectColumnValuesToBeBetween(
+        column=column, min_value=low, max_value=high, mostly=mostly, **_said(name, notes, severity)
+    )

@@ -1,0 +1,5 @@
+from components.harness_augmentation.run import run
+from components.integrations.cli import step_main
+
+if __name__ == "__main__":
+    raise SystemExit(step_main("harness_augmentation", run))

@@ -1,0 +1,263 @@
+"""Harness-state augmentation (HSA): the same trajectories under the merchant's own harness and under fresh variants of
+it.
+
+Two arms of training data, row for row the same scenarios: `fixed.jsonl` (the baseline's) and `hsa.jsonl` (ours). A
+variant of surface operators replays the recorded semantic actions; after a behaviour operator the oracle realises the
+reply again. Nothing guesses what is right under a changed harness: a row is kept only if the simulator's verifiers
+give it full reward.
+
+    python -m components.harness_augmentation --merchant DIR --trajectories DIR --base-model DIR --output OUT
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.avatar.agent.chat import Chat
+from components.avatar.agent.episode import Start, run_episodes
+from components.avatar.agent.examples import (
+    Example,
+    Trajectory,
+    example_from_episode,
+    read_rows,
+    to_ids,
+    training_tokens,
+    write_rows,
+)
+from components.avatar.agent.plans import Plan, PlanActor
+from components.avatar.agent.surfaces import surfaces_of
+from components.avatar.agent.types import EpisodeResult
+from components.avatar.errors import InputError, SystemFault, file_fault
+from components.avatar.harness.augment import Variant, augment
+from components.avatar.harness.schema import Harness
+from components.avatar.harness.words import word_bank
+from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.avatar.simulator.scenario import Scenario
+from components.avatar.simulator.stream import rename_in_events
+from components.avatar.simulator.types import StopReason
+from components.harness_augmentation.settings import Settings
+from components.integrations.metrics import Metric, write_json
+from components.integrations.progress import Progress
+
+REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
+
+
+@dataclass
+class Tally:
+    """What happened to the variants, by operator."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def count(self, variant: Variant, reason: str) -> None:
+        self.tried.update(variant.operators)
+        if reason:
+            self.rejected.update(variant.operators)
+            self.reasons[reason] += 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same trajectory in both arms, with the training ids."""
+
+    fixed: Example
+    hsa: Example
+    fixed_ids: list[int]
+    hsa_ids: list[int]
+
+
+def run(
+    *,
+    merchant: Path,
+    trajectories: Path,
+    base_model: Path,
+    output: Path,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Metric]:
+    """Write `output/fixed.jsonl`, `output/hsa.jsonl` (equal numbers of rows), `output/surfaces.json` and
+    `output/augmentation.json`.
+
+    `trajectories` is the folder of teacher_generation; `base_model` a transformers folder whose tokenizer counts
+    tokens. Raises InputError for unreadable input, SystemFault when no row is left.
+    """
+    from transformers import AutoTokenizer
+
+    world = load_merchant(merchant)
+    chat = Chat(AutoTokenizer.from_pretrained(base_model))
+    source = trajectories / "trajectories.jsonl"
+    rows = read_rows(source, Trajectory)
+    if not rows:
+        raise InputError([file_fault(source, "no trajectory", "at least one")])
+
+    builder = Builder(world, chat, settings, seed)
+    groups: list[list[Pair]] = []
+    total = len(rows) * settings.variants_per_trajectory
+    done = 0
+    for size, group in builder.groups(rows):
+        groups.append(group)
+        done += size
+        progress.update(done, total, kept=sum(map(len, groups)))
+    built = sum(map(len, groups))
+    groups = fit(groups, settings.max_tokens_per_arm)
+    pairs = [pair for group in groups for pair in group]
+    if not pairs:
+        raise SystemFault(f"no example fits {settings.max_tokens_per_arm} tokens; {dict(builder.tally.reasons)}")
+
+    fixed, hsa = [pair.fixed for pair in pairs], [pair.hsa for pair in pairs]
+    write_rows(output / "fixed.jsonl", fixed)
+    write_rows(output / "hsa.jsonl", hsa)
+    states = {example.harness_digest: example.harness for example in (*fixed, *hsa)}
+    surfaces = surfaces_of(states.values())
+    write_json(output / "surfaces.json", surfaces.model_dump(mode="json"))
+    tokens = {arm: sum(_tokens(group, arm) for group in groups) for arm in ("fixed", "hsa")}
+    report = {
+        "rows": {"wanted": total, "built": built, "kept": len(pairs), "dropped": builder.dropped},
+        "tokens": tokens,
+        "trajectories_per_variant": settings.trajectories_per_variant,
+        "operators": {
+            name: {"tried": n, "rejected": builder.tally.rejected[name]}
+            for name, n in sorted(builder.tally.tried.items())
+        },
+        "rejections": dict(builder.tally.reasons.most_common()),
+    }
+    write_json(output / "augmentation.json", report)
+    progress.note(f"{len(pairs)} rows an arm ({built} built); tokens: fixed {tokens['fixed']}, hsa {tokens['hsa']}")
+    rejected = sum(builder.tally.reasons.values())
+    augmented = sum(example.harness_digest != world.harness.digest for example in hsa)
+    return {
+        "examples": Metric(len(pairs), 1),
+        "tokens.fixed": Metric(tokens["fixed"], len(pairs)),
+        "tokens.hsa": Metric(tokens["hsa"], len(pairs)),
+        "augmented_share": Metric(augmented / len(pairs), len(pairs)),
+        "rejection_rate": Metric(rejected / max(1, rejected + built), rejected + built),
+        "harness_states": Metric(len(states), 1),
+        "surface_names": Metric(len(surfaces.names), 1),
+        "retry_share": Metric(
+            sum(any(s.kind == "correction" for s in e.segments) for e in hsa) / len(pairs), len(pairs)
+        ),
+    }
+
+
+class Builder:
+    """Makes the rows of both arms; everything random derives from the seed and the row."""
+
+    def __init__(self, world: Merchant, chat: Chat, settings: Settings, seed: int) -> None:
+        self.world, self.chat, self.settings, self.seed = world, chat, settings, seed
+        self.tally = Tally()
+        self.dropped = 0
+        self._own: dict[str, tuple[Example, list[int]] | None] = {}
+
+    def groups(self, rows: Sequence[Trajectory]) -> Iterator[tuple[int, list[Pair]]]:
+        """(number of rows tried, rows kept) of each run of neighbours that share a variant, along the curriculum of
+        strength."""
+        size = self.settings.trajectories_per_variant
+        plan = []
+        for epoch in range(self.settings.variants_per_trajectory):
+            order = list(rows)
+            random.Random(f"order:{self.seed}:{epoch}").shuffle(order)
+            plan += [(epoch, order[first : first + size]) for first in range(0, len(order), size)]
+        for number, (epoch, members) in enumerate(plan):
+            part = number / max(1, len(plan) - 1)
+            strength = self.settings.strength_start + part * (self.settings.strength_end - self.settings.strength_start)
+            rng = random.Random(f"variant:{self.seed}:{number}")
+            pairs = self._group(members, epoch, strength, rng)
+            self.dropped += len(members) - len(pairs)
+            yield len(members), pairs
+
+    def _group(self, members: Sequence[Trajectory], epoch: int, strength: float, rng: random.Random) -> list[Pair]:
+        own = rng.random() < self.settings.original_share
+        shared = None if own else self._variant(rng, strength)
+        pairs = []
+        for trajectory in members:
+            name = f"{trajectory.scenario.id}/{epoch}"
+            fixed = self._fixed(trajectory)
+            if fixed is None:
+                continue
+            hsa = fixed if shared is None else self._augmented(name, trajectory, shared, strength, rng)
+            if hsa is not None:
+                pair = Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1])
+                pairs.append(pair)
+        return pairs
+
+    def _fixed(self, trajectory: Trajectory) -> tuple[Example, list[int]] | None:
+        key = trajectory.scenario.id
+        if key not in self._own:
+            plan = Plan(trajectory.actions, trajectory.mistake)
+            self._own[key] = self._play(
+                key, trajectory.scenario, self.world.harness, plan, Variant(self.world.harness, (), {}), 0.0
+            )[0]
+        return self._own[key]
+
+    def _augmented(
+        self, name: str, trajectory: Trajectory, shared: Variant, strength: float, rng: random.Random
+    ) -> tuple[Example, list[int]] | None:
+        """The trajectory under `shared`, or under a fresh variant if the verifiers reject that; None when all attempts
+        are spent."""
+        variant = shared
+        for attempt in range(self.settings.attempts):
+            if attempt:
+                variant = self._variant(rng, strength)
+            recorded = None if variant.behaviour else trajectory.actions
+            events = rename_in_events(trajectory.scenario.events, variant.renamed)
+            scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
+            made, reason = self._play(
+                name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, strength
+            )
+            self.tally.count(variant, reason)
+            if made is not None:
+                return made
+        return None
+
+    def _variant(self, rng: random.Random, strength: float) -> Variant:
+        operators = self.settings.operators or None
+        return augment(self.world.harness, rng, bank=word_bank("train"), strength=strength, operators=operators)
+
+    def _play(
+        self, name: str, scenario: Scenario, harness: Harness, plan: Plan, variant: Variant, strength: float
+    ) -> tuple[tuple[Example, list[int]] | None, str]:
+        """(example and ids, "") or (None, why it was rejected)."""
+        limit = self.settings.max_example_tokens
+        actor = PlanActor(plan, self.chat)
+        [result] = run_episodes([Start(harness, scenario)], actor, self.chat, self.world.catalogue, max_context=limit)
+        reason = rejection(result)
+        if reason:
+            return None, reason
+        example = example_from_episode(name, scenario, harness, result, variant.operators, strength)
+        ids, _ = to_ids(example, self.chat)
+        return (example, ids), ""
+
+
+def rejection(result: EpisodeResult) -> str:
+    """Why the verifiers reject an episode; "" when it earns full reward. Raises SystemFault when our own side
+    failed."""
+    if result.stop == StopReason.SYSTEM_FAULT or result.score is None:
+        raise SystemFault(f"scenario {result.scenario_id}: {result.error}")
+    if result.stop != StopReason.DONE:
+        return str(result.stop)
+    return ", ".join(name for name in REWARDS if getattr(result.score, name) < 1)
+
+
+def fit(groups: list[list[Pair]], budget: int) -> list[list[Pair]]:
+    """The largest evenly spaced part of `groups` (so that the whole curriculum stays) of which both arms fit `budget`
+    tokens."""
+    groups = [group for group in groups if group]
+    tokens = [(_tokens(group, "fixed"), _tokens(group, "hsa")) for group in groups]
+    for count in range(len(groups), 0, -1):
+        chosen = [number * len(groups) // count for number in range(count)]
+        if max(sum(tokens[number][arm] for number in chosen) for arm in (0, 1)) <= budget:
+            return [groups[number] for number in chosen]
+    return []
+
+
+def _tokens(group: list[Pair], arm: str) -> int:
+    examples = [getattr(pair, arm) for pair in group]
+    return training_tokens(examples, [getattr(pair, f"{arm}_ids") for pair in group], len(group))
+
+
+def _named(example: Example, name: str) -> Example:
+    return example.model_copy(update={"id": name})

@@ -1,0 +1,237 @@
+"""Each critical expectation is shown a data set that breaks it, and only a data set that breaks it fails it."""
+
+import json
+
+import pytest
+
+from components.avatar.agent.examples import Example, Trajectory, read_rows, write_rows
+from components.avatar.agent.surfaces import Surfaces
+from components.avatar.harness.banks import banks
+from components.avatar.harness.schema import Capability, Family
+from components.avatar.harness.words import word_bank
+from components.data_validation import frames
+from components.data_validation.gate import validate
+from components.data_validation.heldout import is_held_out_word, is_held_out_wording
+from components.data_validation.run import build_tables, run
+from components.data_validation.settings import Settings
+from tests.unit.data_steps.conftest import MERCHANT
+
+SETTINGS = Settings(min_trajectories=30, min_examples=30, min_per_family=1)
+
+
+@pytest.fixture(scope="session")
+def data(taught, augmented):
+    return {
+        "trajectories": read_rows(taught / "trajectories.jsonl", Trajectory),
+        "fixed": read_rows(augmented / "fixed.jsonl", Example),
+        "hsa": read_rows(augmented / "hsa.jsonl", Example),
+        "surfaces": Surfaces.model_validate_json((augmented / "surfaces.json").read_text()),
+        "settings": SETTINGS,
+    }
+
+
+def _failures(data, chat, world, tmp_path, only=None):
+    arms = {"fixed": data["fixed"], "hsa": data["hsa"]}
+    tables = build_tables(data["trajectories"], arms, data["surfaces"], world, chat, data["settings"], branches=2)
+    chosen = {name: table for name, table in tables.items() if only is None or name == only}
+    return {failure.name: failure for failure in validate(chosen, tmp_path, tmp_path / "docs").failures}
+
+
+def _change(rows, index, **update):
+    return [*rows[:index], rows[index].model_copy(update=update), *rows[index + 1 :]]
+
+
+def _segments(example, **update):
+    return tuple(segment.model_copy(update=update) for segment in example.segments)
+
+
+def _harness_with_tool(example, **update):
+    harness = example.harness
+    tools = (harness.tools[0].model_copy(update=update), *harness.tools[1:])
+    return harness.model_copy(update={"tools": tools})
+
+
+def _lie(example):
+    """The first reply with another digit: a transcript that no longer earns its reward."""
+    segments = list(example.segments)
+    at = next(i for i, s in enumerate(segments) if s.kind == "reply" and any(c.isdigit() for c in s.text))
+    digit = next(c for c in segments[at].text if c.isdigit())
+    text = segments[at].text.replace(digit, str((int(digit) + 1) % 10))
+    segments[at] = segments[at].model_copy(update={"text": text})
+    return tuple(segments)
+
+
+def _with_digits(rows):
+    return next(
+        i for i, e in enumerate(rows) if any(s.kind == "reply" and any(c.isdigit() for c in s.text) for s in e.segments)
+    )
+
+
+def _short(d):
+    return {"settings": d["settings"].model_copy(update={"min_trajectories": len(d["trajectories"]) + 1})}
+
+
+def _few_examples(d):
+    return {"settings": d["settings"].model_copy(update={"min_examples": len(d["fixed"]) + 1})}
+
+
+def _same_id(d):
+    other = d["trajectories"][1].scenario.model_copy(update={"id": d["trajectories"][0].scenario.id})
+    return {"trajectories": _change(d["trajectories"], 1, scenario=other)}
+
+
+def _copied_trajectory(d):
+    copy = d["trajectories"][0]
+    renamed = copy.scenario.model_copy(update={"id": "copy"})
+    return {"trajectories": [*d["trajectories"], copy.model_copy(update={"scenario": renamed})]}
+
+
+def _poor(name):
+    return lambda d: {"trajectories": _change(d["trajectories"], 0, reward={**d["trajectories"][0].reward, name: 0.5})}
+
+
+def _no_family(d):
+    left = [t for t in d["trajectories"] if Family.PRICE not in t.families]
+    return {"trajectories": left}
+
+
+def _one_family(d):
+    return {"settings": d["settings"].model_copy(update={"max_family_share": 0.01})}
+
+
+def _held_out_name(d):
+    word = next(w for w in word_bank("heldout").words if is_held_out_word(w))
+    return {"hsa": _change(d["hsa"], 0, harness=_harness_with_tool(d["hsa"][0], name=f"get_{word}"))}
+
+
+def _held_out_wording(d):
+    text = banks().capabilities[Capability.PRICE_LOOKUP].heldout[0].format(item="a link")
+    return {"hsa": _change(d["hsa"], 0, harness=_harness_with_tool(d["hsa"][0], description=f"Get {text}."))}
+
+
+def _unlisted(d):
+    return {"surfaces": d["surfaces"].model_copy(update={"names": ()})}
+
+
+def _no_axis(axis):
+    operators = frames.OPERATORS
+
+    def poison(d):
+        kept = [
+            tuple(o for o in e.operators if operators[o].axis != axis and axis not in ("decoys",)) for e in d["hsa"]
+        ]
+        if axis == "decoys":
+            kept = [tuple(o for o in e.operators if "decoy" not in o) for e in d["hsa"]]
+        return {"hsa": [e.model_copy(update={"operators": o}) for e, o in zip(d["hsa"], kept, strict=True)]}
+
+    return poison
+
+
+POISONS = {
+    "trajectories.enough": _short,
+    "trajectories.ids": _same_id,
+    "trajectories.duplicates": _copied_trajectory,
+    "trajectories.accuracy": _poor("accuracy"),
+    "trajectories.effectiveness": _poor("effectiveness"),
+    "trajectories.tool_rationality": _poor("tool_rationality"),
+    "trajectories.skill_selection": _poor("skill_selection"),
+    "trajectories.split": lambda d: {"trajectories": _change(d["trajectories"], 0, split="test")},
+    "trajectories.actions": lambda d: {"trajectories": _change(d["trajectories"], 0, actions=())},
+    "questions.coverage": _no_family,
+    "questions.balance": _one_family,
+    "examples_fixed.enough": _few_examples,
+    "examples_fixed.equal_arms": lambda d: {"hsa": d["hsa"][:-1]},
+    "examples_fixed.ids": lambda d: {"fixed": _change(d["fixed"], 1, id=d["fixed"][0].id)},
+    "examples_fixed.own_harness": lambda d: {"fixed": d["hsa"]},
+    "examples_hsa.trained_tokens": lambda d: {
+        "hsa": _change(d["hsa"], 0, segments=_segments(d["hsa"][0], trained=False))
+    },
+    "examples_hsa.length": lambda d: {"hsa": _change(d["hsa"], 0, first_message="how much " * 1000)},
+    "examples_hsa.verified": lambda d: {
+        "hsa": _change(d["hsa"], _with_digits(d["hsa"]), segments=_lie(d["hsa"][_with_digits(d["hsa"])]))
+    },
+    "examples_hsa.language": lambda d: {
+        "hsa": [e.model_copy(update={"segments": _segments(e, text="价格是一百二十九元")}) for e in d["hsa"]]
+    },
+    "examples_hsa.duplicates": lambda d: {"hsa": [*d["hsa"][:-1], d["hsa"][0].model_copy(update={"id": "copy"})]},
+    "examples_hsa.augmented": lambda d: {"hsa": d["fixed"]},
+    "axes.coverage": _no_axis("hooks"),
+    "surfaces.held_out": _held_out_name,
+    "surfaces.listed": _unlisted,
+    "budget.tokens": lambda d: {"settings": d["settings"].model_copy(update={"max_tokens_per_arm": 100})},
+    "budget.imbalance": lambda d: {"settings": d["settings"].model_copy(update={"max_token_imbalance": 0.0})},
+}
+
+
+@pytest.mark.parametrize("check", POISONS)
+def test_poisoned_data_breaks_the_expectation(check, data, chat, world, tmp_path):
+    table = check.split(".")[0]
+    failures = _failures(data | POISONS[check](data), chat, world, tmp_path, only=table)
+    assert check in failures, sorted(failures)
+    assert failures[check].severity == ("warning" if check in ("questions.balance", "budget.imbalance") else "critical")
+
+
+@pytest.mark.parametrize("axis", ["skill_identifier", "skill_content", "tools", "prompt", "hooks", "decoys"])
+def test_every_axis_must_occur(axis, data, chat, world, tmp_path):
+    failures = _failures(data | _no_axis(axis)(data), chat, world, tmp_path, only="axes")
+    assert axis in failures["axes.coverage"].why
+
+
+def test_held_out_wordings_are_noticed_too(data, chat, world, tmp_path):
+    failures = _failures(data | _held_out_wording(data), chat, world, tmp_path, only="surfaces")
+    assert "surfaces.held_out" in failures
+
+
+def test_every_expectation_has_a_poison(data, chat, world):
+    arms = {"fixed": data["fixed"], "hsa": data["hsa"]}
+    tables = build_tables(data["trajectories"], arms, data["surfaces"], world, chat, SETTINGS, branches=2)
+    checks = {f"{name}.{e.meta['name']}" for name, (_, expectations) in tables.items() for e in expectations}
+    both = {f"examples_{arm}." for arm in arms}
+    shared = {check.split(".")[1] for check in POISONS if any(check.startswith(arm) for arm in both)}
+    uncovered = {c for c in checks - set(POISONS) if not (c.startswith("examples_") and c.split(".")[1] in shared)}
+    assert uncovered == set()
+
+
+def test_real_data_passes_end_to_end(taught, augmented, base_model, tmp_path, quiet):
+    metrics = run(
+        merchant=MERCHANT, trajectories=taught, examples=augmented, base_model=base_model, output=tmp_path,
+        settings=SETTINGS, seed=0, progress=quiet,
+    )  # fmt: skip
+    verdict = json.loads((tmp_path / "validation.json").read_text())
+    assert verdict["passed"] and verdict["failed"] == [], verdict["why"]
+    assert metrics["passed"].value == 1 and metrics["expectations"].value >= 25
+    assert (tmp_path / "docs" / "index.html").is_file()
+
+
+def test_a_critical_failure_is_a_verdict_with_its_reason(taught, augmented, base_model, tmp_path, quiet):
+    rows = read_rows(taught / "trajectories.jsonl", Trajectory)
+    write_rows(tmp_path / "trajectories.jsonl", _change(rows, 0, split="test"))
+    run(
+        merchant=MERCHANT, trajectories=tmp_path, examples=augmented, base_model=base_model, output=tmp_path / "out",
+        settings=SETTINGS, seed=0, progress=quiet,
+    )  # fmt: skip
+    verdict = json.loads((tmp_path / "out" / "validation.json").read_text())
+    assert not verdict["passed"]
+    assert [failed["name"] for failed in verdict["failed"]] == ["trajectories.split"]
+    assert "test split" in verdict["why"]
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "share"),
+    [
+        ("price 129", "en", 1.0),
+        ("价格 ab", "en", 0.5),
+        ("价格 ab", "zh-CN", 1.0),
+        ("", "en", 1.0),
+        ("💛 12", "en", 1.0),
+    ],
+)
+def test_script_share(text, language, share):
+    assert frames.script_share(text, language) == share
+
+
+def test_vocabularies_are_told_apart():
+    assert not any(is_held_out_word(word) for word in word_bank("train").words)
+    assert all(is_held_out_word(word) for word in word_bank("heldout").words)
+    for wordings in (*banks().capabilities.values(), *banks().families.values()):
+        assert not any(is_held_out_wording(text.replace("{item}", "a link")) for text in wordings.train)

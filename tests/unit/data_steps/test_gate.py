@@ -1,0 +1,57 @@
+"""The Great Expectations gate by itself, on plain frames."""
+
+import os
+
+import great_expectations.expectations as gxe
+import pandas as pd
+import yaml
+
+from components.data_validation.gate import validate
+
+FRAME = pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]})
+
+
+def _least(limit, severity="critical"):
+    return gxe.ExpectColumnValuesToBeBetween(
+        column="n", min_value=limit, severity=severity, meta={"name": "least"}, notes=f"n >= {limit}"
+    )
+
+
+def test_good_data_passes_and_data_docs_are_written(tmp_path):
+    outcome = validate({"rows": (FRAME, [_least(1)])}, tmp_path, tmp_path / "docs")
+    assert (outcome.expectations, outcome.failures) == (1, ())
+    index = (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
+    assert "rows" in index
+    pages = list((tmp_path / "docs" / "validations").rglob("*.html"))
+    assert len(pages) == 1
+    assert (tmp_path / "gx" / "great_expectations.yml").is_file()
+
+
+def test_failures_name_the_check_its_severity_and_the_row(tmp_path):
+    outcome = validate(
+        {"rows": (FRAME, [_least(2)]), "more": (FRAME, [_least(3, "warning")])}, tmp_path, tmp_path / "docs"
+    )
+    critical, warning = outcome.failures
+    assert (critical.name, critical.severity) == ("rows.least", "critical")
+    assert "n >= 2" in critical.why and "1 of 3 rows" in critical.why and "a" in critical.why.split("found")[1]
+    assert (warning.name, warning.severity) == ("more.least", "warning")
+    assert outcome.critical == (critical,)
+
+
+def test_an_expectation_that_cannot_be_evaluated_fails(tmp_path):
+    outcome = validate({"rows": (FRAME.drop(columns="n"), [_least(1)])}, tmp_path, tmp_path / "docs")
+    assert "could not be evaluated" in outcome.failures[0].why
+
+
+def test_a_second_run_starts_from_a_fresh_context(tmp_path):
+    validate({"rows": (FRAME, [_least(2)])}, tmp_path, tmp_path / "docs")
+    outcome = validate({"rows": (FRAME, [_least(1)])}, tmp_path, tmp_path / "docs")
+    assert outcome.failures == ()
+    assert len(list((tmp_path / "docs" / "validations").rglob("*.html"))) == 1
+
+
+def test_usage_statistics_are_off(tmp_path):
+    validate({"rows": (FRAME, [_least(1)])}, tmp_path, tmp_path / "docs")
+    assert os.environ["GX_ANALYTICS_ENABLED"] == "false"
+    config = yaml.safe_load((tmp_path / "gx" / "great_expectations.yml").read_text(encoding="utf-8"))
+    assert config["analytics_enabled"] is False
