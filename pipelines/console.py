@@ -38,13 +38,13 @@ class Console(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        self._log.flush()
+        if not self._log.closed:
+            self._log.flush()
         self._terminal.flush()
 
     def close(self) -> None:
-        if not self._log.closed:
-            self._log.close()
-        super().close()
+        super().close()  # flushes first
+        self._log.close()
 
     def _shown(self, line: str) -> str | None:
         kfp = _KFP_LINE.match(line)

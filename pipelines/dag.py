@@ -1,7 +1,7 @@
 """The pipeline: one DAG for a laptop and a cluster.
 
     harness_gate -> (retrain?) teacher_generation -> harness_augmentation -> data_validation -> (valid?)
-        sft fixed, sft hsa -> distillation -> simulator_rl -> evaluation -> registration -> canary_deploy
+        sft fixed, sft hsa -> distillation -> simulator_rl -> evaluation -> registration -> (challenger?) canary_deploy
 
 Caching: digests of merchant, base model and code are parameters, because KFP's cache key holds an artifact's URI, never
 its content. Locally the cache lies in RUN_DIR, so a step that is "cached" was done by this very run, and steps with
@@ -102,12 +102,24 @@ def build_pipeline(profile: Profile) -> dsl.graph_component.GraphComponent:
                         "evaluation",
                     ).outputs["output"]
                     registered = place(
-                        registration(hat=hat, fixed_sft=fixed_sft, evaluation=evaluated, **settings("registration")),
+                        registration(
+                            gate=gate,
+                            examples=examples,
+                            hat=hat,
+                            fixed_sft=fixed_sft,
+                            evaluation=evaluated,
+                            **settings("registration"),
+                        ),
                         "registration",
                     ).outputs["output"]
-                    place(
-                        canary_deploy(registration=registered, gate=gate, **settings("canary_deploy")), "canary_deploy"
+                    promoted = place(
+                        read_flag(result=registered, file="registration.json", field="challenger"), "read_flag"
                     )
+                    with dsl.If(promoted.output == True, name="roll out"):  # noqa: E712
+                        place(
+                            canary_deploy(registration=registered, gate=gate, **settings("canary_deploy")),
+                            "canary_deploy",
+                        )
 
     return harness_aware_training
 

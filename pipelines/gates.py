@@ -7,7 +7,7 @@ from components.integrations.component import component
 
 @component
 def read_flag(result: dsl.Input[dsl.Artifact], file: str, field: str) -> bool:
-    """A boolean field of a JSON file of an artifact folder, as a value that `dsl.If` can test.
+    """Whether a field of a JSON file of an artifact folder is true or there, as a value that `dsl.If` can test.
 
     A condition on a *named* output of a task with several outputs is skipped silently by the local runner, hence this
     task.

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from components.avatar.errors import Fault, InputError
+from components.avatar.simulator.merchant import load_merchant
+from components.integrations.storage import Store
 from components.integrations.task import Context
 from pipelines.compile import compile_pipeline
 from pipelines.dag import PIPELINE
-from pipelines.digests import code_digest, folder_digest
+from pipelines.digests import code_digest
 from pipelines.profile import Cluster, Profile, load_profile
 
 
 def cluster_of(profile: Profile, host: str) -> Cluster:
     """The profile's cluster section. Raises InputError when it has none or no host is given."""
     faults = []
+    if not profile.storage_uri:
+        faults.append(Fault(f"profile {profile.name}", "storage_uri", "missing", "s3://... that the pods can reach"))
     if not host:
         faults.append(Fault("command line", "KFP_HOST", "(nothing)", "the address of a Kubeflow Pipelines server"))
     if profile.cluster is None:
@@ -34,10 +38,9 @@ def cluster_of(profile: Profile, host: str) -> Cluster:
 
 
 def arguments(profile: Profile) -> dict[str, Any]:
-    """Pipeline parameters of a cluster run.
+    """Pipeline parameters of a cluster run; a local merchant folder is put into the store, where the pods can read it.
 
-    A local merchant or base model folder has a content digest; one in the object store is named by its URI, which must
-    change with its content (a versioned prefix).
+    A base model in the object store is named by its URI, which must change with its content (a versioned prefix).
     """
     context = Context(
         tracking_uri=profile.tracking_uri,
@@ -45,10 +48,14 @@ def arguments(profile: Profile) -> dict[str, Any]:
         storage_uri=profile.storage_uri,
         cache_dir="/tmp/hat-cache",
     )
+    merchant = profile.merchant
+    if not merchant.startswith("s3://"):
+        load_merchant(Path(merchant))  # a bad folder stops here, not in a pod
+        merchant = Store(profile.storage_uri).put(Path(merchant)).uri
     return {
-        "merchant": profile.merchant,
-        "merchant_digest": _digest(profile.merchant),
-        "base_digest": _digest(profile.base_model),
+        "merchant": merchant,
+        "merchant_digest": merchant.rpartition("/")[2],
+        "base_digest": profile.base_model,
         "code": code_digest(),
         "context": context.model_dump_json(),
     }
@@ -70,10 +77,6 @@ def submit(profile: Profile, host: str) -> str:
             service_account=cluster.service_account,
         )
     return run.run_id
-
-
-def _digest(place: str) -> str:
-    return folder_digest(Path(place)) if Path(place).is_dir() else place
 
 
 def main(argv: list[str] | None = None) -> int:

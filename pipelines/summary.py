@@ -52,7 +52,6 @@ def failed_step(run_dir: Path, attempt: int) -> tuple[str, str] | None:
 def summarise(run_dir: Path, profile: str, harness_digest: str, attempt: int) -> dict[str, Any]:
     """Build the summary from what the steps left and write RUN_DIR/summary.json."""
     registration = _result(run_dir, "registration", "registration.json")
-    canary = _result(run_dir, "canary_deploy", "canary.json")
     summary = {
         "profile": profile,
         "harness_digest": harness_digest,
@@ -60,10 +59,19 @@ def summarise(run_dir: Path, profile: str, harness_digest: str, attempt: int) ->
         "metrics": metrics(_result(run_dir, "evaluation", "evaluation.json")),
         "gates": gates(run_dir, registration),
         "model_version": registration.get("model_version"),
-        "canary": {"verdict": canary.get("verdict"), "why": canary.get("why", "no canary ran")},
+        "canary": _canary(registration, _result(run_dir, "canary_deploy", "canary.json")),
     }
     write_json(run_dir / "summary.json", summary)
     return summary
+
+
+def _canary(registration: dict[str, Any], canary: dict[str, Any]) -> dict[str, Any]:
+    """The rollout's verdict; a model that did not become the challenger is held back without a rollout."""
+    if canary:
+        return {"verdict": canary["verdict"], "why": canary["why"]}
+    if registration and registration["challenger"] is None:
+        return {"verdict": "hold", "why": "no rollout: the new model did not pass every gate"}
+    return {"verdict": None, "why": "the run ended before a rollout"}
 
 
 def gates(run_dir: Path, registration: dict[str, Any]) -> dict[str, dict[str, Any]]:

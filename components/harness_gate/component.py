@@ -26,8 +26,6 @@ def harness_gate(
         context: task.Context as JSON.
         output: folder with merchant/ and gate.json.
     """
-    from pathlib import Path
-
     from components.harness_gate.run import run
     from components.harness_gate.settings import Settings
     from components.integrations.task import run_task
@@ -39,5 +37,9 @@ def harness_gate(
         context=context,
         settings=Settings.model_validate_json(settings),
         seed=seed,
-        inputs=lambda where: {"merchant": Path(merchant), "tracking_uri": where.tracking_uri},
+        inputs=lambda where: {
+            "merchant": where.folder(merchant),
+            "tracking_uri": where.tracking_uri,
+            "experiment": where.experiment,
+        },
     )

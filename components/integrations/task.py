@@ -44,10 +44,19 @@ class Context(BaseModel):
     experiment: str = "harness-aware-training"
     storage_uri: str = ""
     cache_dir: str = ".cache"
+    parent_run: str | None = None  # MLflow run of the pipeline; run_task fills in this one and the next
+    step_run: str | None = None
 
     def base_model(self, spec: str) -> Path:
         """The folder of the base model; see weights.py for the forms of `spec`."""
         return resolve_base_model(spec, Path(self.cache_dir))
+
+    def folder(self, place: str) -> Path:
+        """A folder, or one that `s3://.../<digest>` names: a tree of a content-addressed store (storage.py)."""
+        if not place.startswith("s3://"):
+            return Path(place)
+        root, _, digest = place.rpartition("/")
+        return Store(root).get(digest, Path(self.cache_dir) / "folders" / digest)
 
     def model(self, artifact: str) -> Path:
         """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its
@@ -101,13 +110,14 @@ def run_task(
     attempt = _attempt(where)
     write_state(where, StepState(step=step, status="running", attempt=attempt))
     progress.note("started")
-    child = ""
+    parent, child = _parent_run(where), ""
     _stop_with_runner(where)
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        with Tracking(where.tracking_uri, where.experiment).step_run(_parent_run(where), step) as tracked:
+        with Tracking(where.tracking_uri, where.experiment).step_run(parent, step) as tracked:
             child = tracked.run_id
+            where = where.model_copy(update={"parent_run": parent, "step_run": child})
             tracked.log_params({"seed": seed, **settings.model_dump(mode="json")})
             metrics = run(**inputs(where), output=partial, settings=settings, seed=seed, progress=progress)
             write_metrics(partial, metrics)

@@ -7,6 +7,8 @@ from components.integrations.component import component
 
 @component
 def registration(
+    gate: dsl.Input[dsl.Dataset],
+    examples: dsl.Input[dsl.Dataset],
     hat: dsl.Input[dsl.Model],
     fixed_sft: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
@@ -19,6 +21,8 @@ def registration(
     """Register the model when its gates pass.
 
     Args:
+        gate: output of harness_gate.
+        examples: output of harness_augmentation.
         hat: output of simulator_rl.
         fixed_sft: output of sft, arm fixed.
         evaluation: output of evaluation.
@@ -30,6 +34,8 @@ def registration(
     """
     from pathlib import Path
 
+    from components.integrations.metrics import read_json
+    from components.integrations.storage import describe
     from components.integrations.task import run_task
     from components.registration.run import run
     from components.registration.settings import Settings
@@ -45,5 +51,15 @@ def registration(
             "hat": where.model(hat.path),
             "fixed_sft": where.model(fixed_sft.path),
             "evaluation": Path(evaluation.path),
+            "lineage": {
+                "harness_digest": read_json(Path(gate.path) / "gate.json")["harness_digest"],
+                "data_digest": describe(Path(examples.path)).digest,
+                "code_version": code,
+                "pipeline_run": where.parent_run or "",
+            },
+            "tracking_uri": where.tracking_uri,
+            "experiment": where.experiment,
+            "storage_uri": where.storage_uri,
+            "run_id": where.step_run,
         },
     )
