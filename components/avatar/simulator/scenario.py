@@ -42,7 +42,9 @@ class StreamEvent(Frozen):
     """One line of events.jsonl: a change of stream or harness `at_s` simulated seconds after the start."""
 
     at_s: float = Field(ge=0)
-    kind: Literal["price", "stock", "flash_sale", "on_air", "rule_added", "limit_changed", "tool_renamed", "tool_withdrawn"]
+    kind: Literal[
+        "price", "stock", "flash_sale", "on_air", "rule_added", "limit_changed", "tool_renamed", "tool_withdrawn"
+    ]
     value: dict[str, Any]
 
 

@@ -1,0 +1,80 @@
+"""The checks of hooks. Each says whether a text (or a call, or a message) passes; what follows is the session's business."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+from components.avatar.harness.schema import Harness, Hook, HookCheck, HookPoint
+
+MAX_MESSAGE = 500  # characters of a viewer's message; live chats cut far below that
+
+_MARKERS = re.compile(r"<\|[^|>]*\|>|</?tool_call>", re.IGNORECASE)
+
+
+def word_count(text: str) -> int:
+    """Words between blanks; a Chinese character counts as one word."""
+    if text.isascii():
+        return len(text.split())
+    spaced = re.sub(r"([\u3400-\u9fff])", r" \1 ", text)
+    return len(spaced.split())
+
+
+def length_passes(text: str, harness: Harness) -> bool:
+    return 0 < word_count(text) <= harness.limits.reply_words
+
+
+def format_passes(text: str, arguments: dict[str, Any]) -> bool:
+    """`ends_with`: the reply ends with it; `address`: it stands in the reply as a word of its own, in any case."""
+    ending, address = arguments.get("ends_with"), arguments.get("address")
+    if ending and not text.rstrip().endswith(ending.strip()):
+        return False
+    return not address or word_pattern((address,)).search(text) is not None
+
+
+def wording_passes(text: str, arguments: dict[str, Any]) -> bool:
+    """None of `words` stands in the reply as a word or phrase of its own, in any case."""
+    words = tuple(word for word in arguments.get("words", ()) if isinstance(word, str) and word.strip())
+    return not words or word_pattern(words).search(text) is None
+
+
+def message_passes(text: str) -> bool:
+    """A viewer's message is usable: not empty, not overlong, no control characters, no call markers."""
+    return (
+        0 < len(text.strip()) <= MAX_MESSAGE
+        and _MARKERS.search(text) is None
+        and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text if char not in "\n\t")
+    )
+
+
+def form_faults(text: str, harness: Harness) -> list[str]:
+    """Verifiable form rules that `text` breaks, by id: the limit of words (with or without a hook) and the format and wording hooks."""
+    broken = []
+    length_hooks = [hook.id for hook in harness.hooks if hook.check == HookCheck.REPLY_LENGTH]
+    if not length_passes(text, harness):
+        broken.append(length_hooks[0] if length_hooks else "reply_words")
+    for hook in harness.hooks:
+        if not persona_passes(hook, text):
+            broken.append(hook.id)
+    return broken
+
+
+def persona_passes(hook: Hook, text: str) -> bool:
+    """Format and wording hooks; all others pass."""
+    if hook.point != HookPoint.BEFORE_REPLY:
+        return True
+    if hook.check == HookCheck.REPLY_FORMAT:
+        return format_passes(text, hook.arguments)
+    if hook.check == HookCheck.FORBIDDEN_WORDING:
+        return wording_passes(text, hook.arguments)
+    return True
+
+
+@lru_cache(maxsize=4096)
+def word_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of `words` as a whole; punctuation and emoji need no word boundary."""
+    parts = [
+        (r"(?<!\w)" if word[0].isalnum() else "") + re.escape(word) + (r"(?!\w)" if word[-1].isalnum() else "")
+        for word in (word.strip() for word in words)
+    ]
+    return re.compile("|".join(parts), re.IGNORECASE)

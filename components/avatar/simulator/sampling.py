@@ -1,0 +1,199 @@
+"""Draws scenarios from a merchant's logs, with training and test sets that share neither questions nor products.
+
+A question's text is a template: where it names its link once ("#7", "link 7"), it may ask for another product of the same split, and
+where it names its city, for another city. So a few hundred questions give many thousand distinct scenarios.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+from components.avatar.harness.schema import Capability, Family, Harness
+from components.avatar.simulator.catalogue import Catalogue, Product, attribute_key
+from components.avatar.simulator.families import FACT_FAMILIES, LINK_FAMILIES, SUPPORTED, needs_of
+from components.avatar.simulator.merchant import Merchant
+from components.avatar.simulator.scenario import FaultKind, Question, Scenario, StreamEvent, ToolFault
+
+T = TypeVar("T")
+
+Split = Literal["train", "test"]
+
+TEST_SHARE = 0.3  # of products and of each family's questions
+TRANSIENT = (FaultKind.TIMEOUT, FaultKind.MALFORMED)
+OUTAGES = (
+    (FaultKind.OUTAGE, 99),
+    (FaultKind.PERMISSION_DENIED, 99),
+    (FaultKind.TIMEOUT, 99),
+)
+
+
+def sample_scenarios(
+    merchant: Merchant,
+    n: int,
+    seed: int,
+    split: Split,
+    families: Sequence[Family] | None = None,
+    *,
+    fault_rate: float = 0.0,
+    questions_per_episode: int = 1,
+    events: Sequence[StreamEvent] = (),
+    prefix: str = "",
+) -> list[Scenario]:
+    """`n` scenarios, families in equal shares (as far as the split has questions for them), order and contents from `seed`.
+
+    Args:
+        families: default all that the simulator can verify and the merchant has questions for.
+        fault_rate: share of scenarios with one transient fault of a needed tool. `outage` scenarios have their own, lasting fault.
+        questions_per_episode: viewer messages of one scenario, each of a family of its own.
+        events: given to every scenario.
+        prefix: of the scenarios' ids, default `<merchant>-<split>-<seed>`.
+
+    Raises ValueError when the split has no question of a family that was asked for.
+    """
+    pool = Pool(merchant, split)
+    wanted = list(families) if families is not None else pool.families()
+    empty = [family for family in wanted if family not in pool.families()]
+    if empty or not wanted:
+        raise ValueError(
+            f"{merchant.name} has no {split} questions of {[family.value for family in empty] or 'any family'}"
+        )
+    rng = random.Random(f"{merchant.name}/{split}/{seed}")
+    order = [
+        family
+        for _ in range(n * questions_per_episode // len(wanted) + 1)
+        for family in rng.sample(wanted, len(wanted))
+    ]
+    scenarios = []
+    for number in range(n):
+        chosen = order[number * questions_per_episode : (number + 1) * questions_per_episode]
+        on_air = rng.choice(pool.products).link_id
+        questions, faults = [], []
+        for family in chosen:
+            question, question_faults = pool.draw(family, rng)
+            questions.append(question)
+            faults.extend(question_faults)
+        if not faults and rng.random() < fault_rate:
+            faults.extend(_transient(rng.choice(questions), merchant.harness, rng))
+        scenarios.append(
+            Scenario(
+                id=f"{prefix or f'{merchant.name}-{split}-{seed}'}-{number:05d}",
+                seed=rng.randrange(2**31),
+                merchant=merchant.name,
+                questions=tuple(questions),
+                faults=tuple(faults),
+                events=tuple(events),
+                on_air=on_air,
+            )
+        )
+    return scenarios
+
+
+class Pool:
+    """The questions and products of one split."""
+
+    def __init__(self, merchant: Merchant, split: Split) -> None:
+        self.catalogue: Catalogue = merchant.catalogue
+        self.harness: Harness = merchant.harness
+        self.products = part(
+            [p for p in merchant.catalogue.products], split, lambda p: f"{merchant.name}/product/{p.link_id}"
+        )
+        by_family: dict[Family, list[Question]] = {}
+        for question in merchant.questions:
+            if question.family is not None:
+                by_family.setdefault(question.family, []).append(question)
+        self.questions = {
+            family: [q for q in part(rows, split, lambda q: f"{merchant.name}/question/{q.id}") if self._usable(q)]
+            for family, rows in by_family.items()
+        }
+        self._facts = [f for f in self.questions if f in FACT_FAMILIES and f in SUPPORTED and self.questions[f]]
+        self._askable = [
+            f for f in self._facts if any(needs_of(q, self.harness)[0].calls for q in self.questions[f][:1])
+        ]
+
+    def families(self) -> list[Family]:
+        """Families that can be drawn, in the schema's order; `outage` wherever a fact family has a tool."""
+        return [
+            family
+            for family in Family
+            if (family in SUPPORTED and self.questions.get(family)) or (family == Family.OUTAGE and self._askable)
+        ]
+
+    def draw(self, family: Family, rng: random.Random) -> tuple[Question, list[ToolFault]]:
+        """A question of `family` with new slots, and the lasting fault that an outage needs."""
+        if family != Family.OUTAGE:
+            return self._fresh(rng.choice(self.questions[family]), rng), []
+        asked = rng.choice(self._askable)
+        question = self._fresh(rng.choice(self.questions[asked]), rng)
+        slots = {**question.slots, "asks": asked.value}
+        question = question.model_copy(update={"family": Family.OUTAGE, "slots": slots})
+        capability = rng.choice([need.calls[0].capability for need in needs_of(question, self.harness) if need.calls])
+        kind, times = rng.choice(OUTAGES)
+        return question, [ToolFault(capability=capability, kind=kind, times=times)]
+
+    def _usable(self, question: Question) -> bool:
+        """Asks about a product of this split, or can be made to."""
+        if question.family not in LINK_FAMILIES and question.family != Family.SHIPPING:
+            return True
+        return bool(self._targets(question))
+
+    def _targets(self, question: Question) -> list[Product]:
+        products = [p for p in self.products if _fits(p, question)]
+        if _link_pattern(question) is not None and "variant" not in question.slots:
+            return products
+        return [p for p in products if p.link_id == question.link_id]
+
+    def _fresh(self, question: Question, rng: random.Random) -> Question:
+        text, slots, link = question.text, dict(question.slots), question.link_id
+        pattern = _link_pattern(question)
+        if question.family == Family.UNKNOWN_LINK and pattern is not None:
+            links = [q.link_id for q in self.questions[Family.UNKNOWN_LINK] if q.link_id is not None]
+            link = rng.choice(links)
+            text = pattern.sub(str(link), text)
+        elif question.family in LINK_FAMILIES or (question.family == Family.SHIPPING and link is not None):
+            link = rng.choice(self._targets(question)).link_id
+            if pattern is not None:
+                text = pattern.sub(str(link), text)
+        city = slots.get("city")
+        if isinstance(city, str) and text.count(city) == 1 and self.catalogue.cities:
+            slots["city"] = rng.choice(self.catalogue.cities)
+            text = text.replace(city, slots["city"])
+        return question.model_copy(update={"text": text, "slots": slots, "link_id": link})
+
+
+def part(rows: Sequence[T], split: Split, key: Callable[[T], str]) -> list[T]:
+    """The rows of `rows` that belong to `split`: the `TEST_SHARE` of them with the smallest hash is the test set, at least one row.
+
+    By rank, not by threshold: a family of few questions still has both.
+    """
+    ranked = sorted(rows, key=lambda row: hashlib.sha256(key(row).encode()).digest())
+    cut = max(1, round(len(ranked) * TEST_SHARE)) if ranked else 0
+    chosen = ranked[:cut] if split == "test" else ranked[cut:]
+    keep = {key(row) for row in chosen}
+    return [row for row in rows if key(row) in keep]
+
+
+def _transient(question: Question, harness: Harness, rng: random.Random) -> list[ToolFault]:
+    capabilities = [need.calls[0].capability for need in needs_of(question, harness) if need.calls]
+    if not capabilities:
+        return []
+    return [ToolFault(capability=rng.choice(capabilities), kind=rng.choice(TRANSIENT), times=1)]
+
+
+def _fits(product: Product, question: Question) -> bool:
+    attribute, variant = question.slots.get("attribute"), question.slots.get("variant")
+    if isinstance(variant, str) and variant.lower() not in {v.value.lower() for v in product.variants}:
+        return False
+    if question.family != Family.ATTRIBUTES or not isinstance(attribute, str):
+        return True
+    known = {attribute_key(name) for name in product.attributes} | {"warranty", "warranty months", "return days"}
+    return attribute_key(attribute) in known
+
+
+def _link_pattern(question: Question) -> re.Pattern[str] | None:
+    """Finds the link's number in the text, if it stands there exactly once."""
+    if question.link_id is None:
+        return None
+    pattern = re.compile(rf"(?<!\d){question.link_id}(?!\d)")
+    return pattern if len(pattern.findall(question.text)) == 1 else None

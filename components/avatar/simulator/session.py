@@ -1,0 +1,443 @@
+"""One episode of a live stream, as the agent meets it: viewer messages, tool calls with faults, hooks with corrections, rewards.
+
+Deterministic and without a wall clock: harness, catalogue, scenario and the agent's actions decide everything. A bad action is data
+(an error result, a correction, a low reward), never an exception; calling into a finished session is a programming error and raises.
+
+Limits, in the order in which they end an episode: calls beyond `limits.tool_calls` of a turn (one correction, then the end), malformed
+output beyond its retries, `limits.turns` viewer messages, the last question answered.
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.avatar.harness.schema import Capability, Harness, Hook, HookCheck, HookPoint, Skill
+from components.avatar.simulator import hooks, rewards
+from components.avatar.simulator.capabilities import execute
+from components.avatar.simulator.catalogue import Catalogue
+from components.avatar.simulator.claims import Claims, extract
+from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts
+from components.avatar.simulator.families import Need, Requirement, intent, needs_of, requirements_of
+from components.avatar.simulator.faults import RETRYABLE, TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
+from components.avatar.simulator.scenario import FaultKind, Question, Scenario
+from components.avatar.simulator.stream import Stream, apply_harness_event
+from components.avatar.simulator.surface import Resolved, resolve
+from components.avatar.simulator.types import CallRecord, Observation, Reply, Score, StopReason
+from components.avatar.simulator.verify import Context, context_of, false_claims
+
+MALFORMED_RETRIES = 1  # of a turn, where no tool_arguments hook gives its own number
+CALL_SECONDS, SECONDS_A_WORD = 0.8, 0.3  # simulated: a lookup of a shop backend; about 200 spoken words a minute
+
+
+@dataclass
+class NeedState:
+    """Progress on one fact of the current question."""
+
+    need: Need
+    available: bool  # can be had within faults and the call limit
+    affordable: bool = False  # one call of it fits into the call limit
+    attempts: int = 0
+    ok: bool = False
+    last_fault: FaultKind | None = None
+
+    @property
+    def open(self) -> bool:
+        """Another call of it is right: not made yet, or failed once in a way that a retry can help."""
+        return not self.ok and (self.attempts == 0 or (self.attempts == 1 and self.last_fault in RETRYABLE))
+
+
+@dataclass
+class Turn:
+    """One viewer message being answered."""
+
+    index: int
+    question: Question
+    context: Context
+    started: float
+    needs: list[NeedState]
+    truth: TrueFacts
+    skills: tuple[Skill, ...]  # right reply skills, in order of preference; empty: none is needed
+    skill_available: bool
+    calls: int = 0
+    bad_calls: int = 0
+    wrong_skills: set[str] = field(default_factory=set)
+    skill_attempts: int = 0
+    over_limit: bool = False
+    spent: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """A result that the agent could read: what the oracle and the fact check know."""
+
+    question: int
+    capability: Capability
+    arguments: dict[str, Any]
+    result: dict[str, Any]
+    fault: FaultKind | None = None  # then `result` holds only its error
+
+
+class Session:
+    """See the module. `harness` is the state of this moment: events of the scenario may change it between turns."""
+
+    def __init__(self, harness: Harness, catalogue: Catalogue, scenario: Scenario) -> None:
+        if not scenario.questions:
+            raise ValueError(f"scenario {scenario.id} has no question")
+        self.harness = harness
+        self.catalogue = catalogue
+        self.scenario = scenario
+        self.calls: list[CallRecord] = []
+        self.replies: list[Reply] = []
+        self.results: list[ToolResult] = []
+        self.loaded: list[str] = []  # names of loaded skills, in order
+        self.corrections = 0
+        self.faults = 0
+        self.stop: StopReason | None = None
+        self.clock = 0.0
+        self.known = ResultFacts()
+        self._stream = Stream(catalogue, scenario.events, scenario.on_air)
+        self._plan = FaultPlan(scenario.faults)
+        self._scores: list[rewards.TurnScore] = []
+        self._turn: Turn | None = None
+
+    # What the agent does
+
+    def begin(self) -> Observation:
+        """The first viewer message."""
+        if self._turn is not None:
+            raise RuntimeError("the session has begun already")
+        return self._ask(0)
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Observation:
+        """A tool call under its surface name: a result, an injected fault or an error (role tool), or a correction (role system)."""
+        turn = self._open_turn()
+        resolved = resolve(self.harness, name, arguments)
+        if turn.calls >= self.harness.limits.tool_calls:
+            turn.bad_calls += 1
+            self._record(name, arguments, resolved)
+            if turn.over_limit:
+                return self._end(StopReason.CALL_LIMIT)
+            turn.over_limit = True
+            return self._correct(f"Tool call limit ({self.harness.limits.tool_calls}) reached. Reply now.")
+        turn.calls += 1
+        self.clock += CALL_SECONDS
+        if resolved.problem is not None:
+            turn.bad_calls += 1
+            self._record(name, arguments, resolved)
+            hook = self._hook_with_retries(HookPoint.BEFORE_CALL, HookCheck.TOOL_ARGUMENTS)
+            if hook is not None:
+                return self._correct(hook.message)
+            return Observation("tool", compact({"error": resolved.problem}))
+        if resolved.capability == Capability.LOAD_SKILL:
+            return self._load_skill(name, arguments, resolved)
+        return self._look_up(name, arguments, resolved)
+
+    def reply(self, text: str) -> Observation:
+        """A reply to the viewer: a correction (system) while a failing hook has retries, else the next message (user) or the end."""
+        turn = self._open_turn()
+        claims = self._claims(text)
+        broken = [hook for hook in self.harness.hooks if not self._reply_passes(hook, text, claims)]
+        for hook in broken:
+            if turn.spent.get(hook.id, 0) < hook.retries:
+                turn.spent[hook.id] = turn.spent.get(hook.id, 0) + 1
+                return self._correct(hook.message)
+        self._settle(text, claims, broken)
+        if turn.index + 1 < self._questions:
+            return self._ask(turn.index + 1)
+        return self._end(StopReason.DONE)
+
+    def malformed(self, reason: str) -> Observation:
+        """Output that is neither a call nor a reply."""
+        turn = self._open_turn()
+        allowed = next(
+            (h.retries for h in self.harness.hooks if h.check == HookCheck.TOOL_ARGUMENTS), MALFORMED_RETRIES
+        )
+        spent = turn.spent.get("malformed", 0)
+        if spent >= allowed:
+            return self._end(StopReason.RETRIES_SPENT)
+        turn.spent["malformed"] = spent + 1
+        return self._correct(f"Malformed output ({reason}). Send one tool call or one reply.")
+
+    def score(self) -> Score:
+        """Rewards so far; questions that were not answered count as zero."""
+        return rewards.episode_score(self._scores, self._questions)
+
+    # What the agent's partners read (oracle, viewers, evaluation)
+
+    @property
+    def question(self) -> Question:
+        """The question being answered (the last one when the episode is over)."""
+        if self._turn is None:
+            raise RuntimeError("the session has not begun")
+        return self._turn.question
+
+    @property
+    def turn(self) -> Turn:
+        """Progress on the question being answered."""
+        if self._turn is None:
+            raise RuntimeError("the session has not begun")
+        return self._turn
+
+    @property
+    def stream(self) -> Stream:
+        """The true state. The oracle never looks at it; viewers and the terminal do."""
+        return self._stream
+
+    @property
+    def scores(self) -> tuple[rewards.TurnScore, ...]:
+        """Rewards by answered question, in order."""
+        return tuple(self._scores)
+
+    def requirements(self) -> list[Requirement]:
+        """The facts that the true answer to the current question states."""
+        return requirements_of(self.turn.question, self.turn.truth)
+
+    # Inside
+
+    @property
+    def _questions(self) -> int:
+        return max(1, min(len(self.scenario.questions), self.harness.limits.turns))
+
+    def _open_turn(self) -> Turn:
+        if self._turn is None or self.stop is not None:
+            raise RuntimeError(f"the session is {'over' if self.stop else 'not begun'}")
+        return self._turn
+
+    def _ask(self, index: int) -> Observation:
+        if index:
+            self.clock += random.Random(f"{self.scenario.seed}/{index}").uniform(
+                3.0, 15.0
+            )  # the viewer thinks and types
+        for event in self._stream.advance(self.clock):
+            self.harness = apply_harness_event(self.harness, event)
+        question = self.scenario.questions[index]
+        skills, skill_available = self._right_skills(question)
+        self._turn = Turn(
+            index=index,
+            question=question,
+            context=context_of(question, self.catalogue, self._stream.on_air),
+            started=self.clock,
+            needs=self._need_states(question, skills),
+            truth=TrueFacts(self._stream, question.link_id),
+            skills=skills,
+            skill_available=skill_available,
+        )
+        text = question.text
+        for hook in self.harness.hooks:
+            if hook.check == HookCheck.INPUT_VALID and not hooks.message_passes(text):
+                text = f"{text[: hooks.MAX_MESSAGE]}\n[{hook.message}]"
+        return Observation("user", text)
+
+    def _right_skills(self, question: Question) -> tuple[tuple[Skill, ...], bool]:
+        """Skills of which one must be loaded before the reply. For a family that no skill handles any reply skill does, and one is
+        needed only where a hook asks for it."""
+        if not self.harness.tools_for(Capability.LOAD_SKILL):
+            return (), False
+        reply_skills = [skill for skill in self.harness.skills if skill.kind == "reply" and skill.handles]
+        asked = intent(question)
+        right = [s for s in reply_skills if asked in s.handles]
+        right += [s for s in reply_skills if question.family in s.handles and s not in right]
+        if not right and any(hook.check == HookCheck.SKILL_LOADED for hook in self.harness.hooks):
+            right = reply_skills
+        return tuple(right), self._plan.one_retry_helps(Capability.LOAD_SKILL)
+
+    def _need_states(self, question: Question, skills: tuple[Skill, ...]) -> list[NeedState]:
+        """Which facts an ideal agent can have: it loads the skill, tries every lookup once, then retries with the calls that are left."""
+        left = self.harness.limits.tool_calls
+        if skills and not any(skill.name in self.loaded for skill in skills):
+            left -= 1 + (self._plan.failing(Capability.LOAD_SKILL) in RETRYABLE)
+        states = [NeedState(need, available=False) for need in needs_of(question, self.harness)]
+        for state in states:
+            if state.need.calls and left > 0:
+                left -= 1
+                state.affordable = True
+        for state in states:
+            if state.affordable:
+                capability = state.need.calls[0].capability
+                failing = self._plan.failing(capability)
+                retried = failing in RETRYABLE and left > 0
+                left -= retried
+                state.available = failing is None or (retried and self._plan.one_retry_helps(capability))
+        return states
+
+    def _look_up(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> Observation:
+        capability = resolved.capability
+        assert capability is not None
+        turn = self.turn
+        state = next((s for s in turn.needs if any(c.same(capability, resolved.arguments) for c in s.need.calls)), None)
+        expected = state is not None and state.open
+        right_tool = any(s.open and any(c.capability == capability for c in s.need.calls) for s in turn.needs)
+        if not expected:
+            turn.bad_calls += 1
+        result = execute(capability, self._stream, resolved.arguments, name)
+        fault = self._plan.next(capability)
+        text, readable = (compact(result), result) if fault is None else faulty_text(fault, result)
+        if fault is not None:
+            self.faults += 1
+            self.clock += TIMEOUT_SECONDS if fault == FaultKind.TIMEOUT else 0.0
+        if state is not None:
+            state.attempts += 1
+            state.ok = state.ok or readable is not None
+            state.last_fault = fault
+        if readable is not None:
+            self.known.add(capability, resolved.arguments, readable)
+        shown = readable if readable is not None else {"error": fault.value if fault else "error"}
+        self.results.append(
+            ToolResult(turn.index, capability, resolved.arguments, shown, None if readable is not None else fault)
+        )
+        self.calls.append(
+            CallRecord(
+                name=name,
+                arguments=arguments,
+                capability=capability,
+                known=True,
+                ok=readable is not None and "error" not in readable,
+                fault=None if fault is None else fault.value,
+                decoy=capability == Capability.DECOY,
+                expected=expected,
+                right_tool=right_tool,
+            )
+        )
+        return Observation("tool", text)
+
+    def _load_skill(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> Observation:
+        turn = self.turn
+        asked = str(resolved.arguments["skill"]).strip()
+        skill = self.harness.skill(asked)
+        needed = self._skill_needed()
+        right = skill is not None and skill in turn.skills
+        fault = self._plan.next(Capability.LOAD_SKILL)
+        turn.skill_attempts += 1
+        if fault is not None:
+            self.faults += 1
+            self.clock += TIMEOUT_SECONDS if fault == FaultKind.TIMEOUT else 0.0
+        elif skill is not None and skill.name in self.loaded:
+            turn.bad_calls += 1
+        elif skill is None:
+            turn.bad_calls += 1
+        elif not right and skill.kind == "reply":
+            turn.wrong_skills.add(skill.name)
+        if skill is not None and fault is None and skill.name not in self.loaded:
+            self.loaded.append(skill.name)
+        decoy = skill is not None and skill.kind == "reply" and not skill.handles
+        self.calls.append(
+            CallRecord(
+                name=name,
+                arguments=arguments,
+                capability=Capability.LOAD_SKILL,
+                known=skill is not None,
+                ok=skill is not None and fault is None,
+                fault=None if fault is None else fault.value,
+                decoy=decoy,
+                expected=needed and right,
+                right_tool=needed,
+            )
+        )
+        if fault is not None:
+            text, _ = faulty_text(fault, {"skill": asked, "body": skill.body if skill else ""})
+            return Observation("tool", text)
+        return Observation("tool", skill.body if skill is not None else compact({"error": "unknown_skill"}))
+
+    def _skill_needed(self) -> bool:
+        return bool(self.turn.skills) and not any(skill.name in self.loaded for skill in self.turn.skills)
+
+    def _record(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> None:
+        """A call that was not executed."""
+        needs = self.turn.needs
+        self.calls.append(
+            CallRecord(
+                name=name,
+                arguments=arguments,
+                capability=resolved.capability,
+                known=resolved.known,
+                ok=False,
+                fault=None,
+                decoy=resolved.capability == Capability.DECOY,
+                expected=False,
+                right_tool=any(
+                    s.open and any(c.capability == resolved.capability for c in s.need.calls) for s in needs
+                ),
+            )
+        )
+
+    def _claims(self, text: str) -> Claims:
+        context = self.turn.context
+        name = context.attribute
+        values = frozenset() if name is None else frozenset(self.turn.truth(FactKind.ATTRIBUTE, (context.link, name)))
+        return extract(text, context.family, self.catalogue, values)
+
+    def _reply_passes(self, hook: Hook, text: str, claims: Claims) -> bool:
+        if hook.point != HookPoint.BEFORE_REPLY:
+            return True
+        if hook.check == HookCheck.SKILL_LOADED:
+            return not self._skill_needed() or not self.turn.skill_available
+        if hook.check == HookCheck.REPLY_LENGTH:
+            return hooks.length_passes(text, self.harness)
+        if hook.check == HookCheck.FACT_CHECK:
+            return not false_claims(claims, self.turn.context, self.known)
+        return hooks.persona_passes(hook, text)
+
+    def _settle(self, text: str, claims: Claims, broken: list[Hook]) -> None:
+        """Scores the reply that stands."""
+        turn = self.turn
+        words = hooks.word_count(text)
+        self.clock += SECONDS_A_WORD * words
+        requirements = self.requirements()
+        states = {state.need.key: state for state in turn.needs}
+        unavailable = frozenset(
+            r.name for r in requirements if not r.facts or not (states[r.key].available or states[r.key].ok)
+        )
+        attempted = any(s.attempts for s in turn.needs) or not any(s.affordable for s in turn.needs)
+        verdict = rewards.judge(claims, turn.context, requirements, unavailable, turn.truth, self.known, attempted)
+        form = set(hooks.form_faults(text, self.harness))
+        form |= {hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED}
+        effectiveness = rewards.effectiveness(verdict, len(form))
+        wanted = [s for s in turn.needs if s.affordable]
+        made = sum(1 for s in wanted if s.ok or (s.attempts and not s.available))
+        limit = self.harness.limits.reply_words
+        self._scores.append(
+            rewards.TurnScore(
+                accuracy=verdict.accuracy,
+                effectiveness=effectiveness,
+                tool_rationality=rewards.tool_rationality(len(wanted), made, turn.bad_calls),
+                skill_selection=rewards.skill_selection(
+                    not self._skill_needed() or (not turn.skill_available and turn.skill_attempts > 0),
+                    len(turn.wrong_skills),
+                ),
+                length_penalty=rewards.length_penalty(words, limit),
+            )
+        )
+        persona = all(hooks.persona_passes(hook, text) for hook in self.harness.hooks)
+        self.replies.append(
+            Reply(
+                question_id=turn.question.id,
+                family=turn.question.family or turn.context.family,
+                text=text,
+                accuracy=verdict.accuracy,
+                effectiveness=effectiveness,
+                false_claims=verdict.false_claims,
+                missing_facts=verdict.missing_facts,
+                broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *sorted(form)])),
+                persona_kept=persona,
+                fabricated=verdict.fabricated,
+                unavailable=verdict.unavailable,
+                seconds=self.clock - turn.started,
+            )
+        )
+
+    def _hook_with_retries(self, point: HookPoint, check: HookCheck) -> Hook | None:
+        """The first such hook with retries left in this turn; spends one."""
+        turn = self.turn
+        for hook in self.harness.hooks:
+            if hook.point == point and hook.check == check and turn.spent.get(hook.id, 0) < hook.retries:
+                turn.spent[hook.id] = turn.spent.get(hook.id, 0) + 1
+                return hook
+        return None
+
+    def _correct(self, message: str) -> Observation:
+        self.corrections += 1
+        return Observation("system", message)
+
+    def _end(self, reason: StopReason) -> Observation:
+        self.stop = reason
+        return Observation("system", "", done=True)

@@ -1,0 +1,92 @@
+"""From a call's surface (tool name, argument names, loose types) to its meaning (capability, canonical arguments)."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.avatar.harness.schema import CAPABILITY_ARGUMENTS, Capability, Harness, Tool
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """`problem` is None for a call that can be executed. `arguments` are canonical."""
+
+    capability: Capability | None
+    known: bool  # the name stands in the prompt
+    arguments: dict[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
+    """Checks a call against the tool's schema and translates it. An integer given as "3" is an integer; nothing else is repaired."""
+    tool = harness.tool(name)
+    if tool is None:
+        return Resolved(None, False, problem="unknown_tool")
+    binding = harness.bindings.get(name)
+    capability = binding.capability if binding is not None else Capability.DECOY  # an unbound tool can do nothing
+    schema_problem, values = _checked(tool, arguments)
+    if schema_problem is not None:
+        return Resolved(capability, True, problem=schema_problem)
+    names = binding.arguments if binding is not None else {}
+    if capability == Capability.RECORDED:
+        return Resolved(capability, True, {names.get(key, key): value for key, value in values.items()})
+    canonical = {names[key]: value for key, value in values.items() if key in names}
+    for key, (kind, required) in CAPABILITY_ARGUMENTS[capability].items():
+        if key not in canonical:
+            if required:
+                return Resolved(capability, True, problem=f"missing_argument: {key}")
+            continue
+        problem, canonical[key] = coerce(canonical[key], kind)
+        if problem:
+            return Resolved(capability, True, problem=f"invalid_argument: {key} must be {kind}")
+    return Resolved(capability, True, canonical)
+
+
+def coerce(value: Any, kind: str) -> tuple[bool, Any]:
+    """(whether `value` cannot be read as JSON type `kind`, the value of that type)."""
+    if kind == "integer":
+        if isinstance(value, bool):
+            return True, value
+        if isinstance(value, int):
+            return False, value
+        if isinstance(value, float) and value.is_integer():
+            return False, int(value)
+        if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+            return False, int(value)
+        return True, value
+    if kind == "number":
+        return isinstance(value, bool) or not isinstance(value, (int, float)), value
+    if kind == "boolean":
+        return not isinstance(value, bool), value
+    if kind == "string":
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return False, str(value)
+        return not isinstance(value, str), value
+    if kind in ("array", "object"):
+        wanted = list if kind == "array" else dict
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return True, value
+        return not isinstance(value, wanted), value
+    return False, value
+
+
+def _checked(tool: Tool, arguments: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    properties = tool.parameters.get("properties", {})
+    values: dict[str, Any] = {}
+    for key, value in arguments.items():
+        schema = properties.get(key)
+        if schema is None:
+            return f"unknown_argument: {key}", values
+        kind = schema.get("type")
+        problem, values[key] = coerce(value, kind) if isinstance(kind, str) else (False, value)
+        if problem:
+            return f"invalid_argument: {key} must be {kind}", values
+        if "enum" in schema and values[key] not in schema["enum"]:
+            return f"invalid_argument: {key} must be one of {schema['enum']}", values
+    for key in tool.required():
+        if key not in arguments:
+            return f"missing_argument: {key}", values
+    return None, values

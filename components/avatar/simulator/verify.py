@@ -1,0 +1,176 @@
+"""Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (the fact check hook)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from components.avatar.harness.schema import Family
+from components.avatar.simulator.catalogue import Catalogue, attribute_key
+from components.avatar.simulator.claims import Claims, NumberClaim
+from components.avatar.simulator.facts import Fact, FactKind, Lookup
+from components.avatar.simulator.families import Requirement, intent
+from components.avatar.simulator.scenario import Question
+
+K = FactKind
+
+_NUMERIC = (
+    *(K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_PERCENT, K.COUPON_MINIMUM),
+    *(K.STOCK, K.SHIPPING_DAYS, K.RETURN_DAYS, K.WARRANTY_MONTHS),
+)
+_STATED = (K.SOLD_OUT, K.IN_STOCK, K.NO_COUPON, K.NO_FLASH, K.NO_RETURNS, K.NO_WARRANTY, K.UNKNOWN_LINK)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a reply is about: needed to give every claim its subject."""
+
+    question: Question
+    family: Family  # the intent of the question
+    catalogue: Catalogue
+    on_air: int | None = None
+
+    @property
+    def link(self) -> int | None:
+        return self.question.link_id if self.question.link_id is not None else self.on_air
+
+    @property
+    def attribute(self) -> str | None:
+        asked = self.question.slots.get("attribute")
+        return attribute_key(asked) if self.family == Family.ATTRIBUTES and isinstance(asked, str) else None
+
+
+def context_of(question: Question, catalogue: Catalogue, on_air: int | None) -> Context:
+    return Context(question, intent(question), catalogue, on_air)
+
+
+def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
+    """The claims that `lookup` does not bear out, as they stand in the text."""
+    wrong = [claim.text for claim in claims.numbers if not _number_holds(claim, claims, context, lookup)]
+    link = context.link
+    for clock in claims.clocks:
+        if clock not in lookup(K.FLASH_ENDS, link) and clock not in context.question.text:
+            wrong.append(clock)
+    for code in sorted(claims.codes):
+        if not any(code in lookup(K.COUPON_CODE, subject) for subject in {link, *claims.links}):
+            wrong.append(code)
+    subjects = {link} if not claims.links or link in claims.links else claims.links
+    for kind in _STATED:
+        if kind in claims.says and not _statement_holds(kind, subjects, claims, context, lookup):
+            wrong.append(kind.value)
+    return wrong
+
+
+def false_attribute(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
+    """Another product's value of the attribute that was asked for, where the own value is not stated."""
+    name = context.attribute
+    if name is None:
+        return []
+    true = lookup(K.ATTRIBUTE, (context.link, name))
+    if any(_contains(claims.text, value) for value in true):
+        return []
+    question = context.question.text.lower()
+    values = context.catalogue.attribute_values.get(name, frozenset())
+    return sorted(value for value in values if value not in question and _contains(claims.text, value))
+
+
+def satisfied(requirement: Requirement, claims: Claims, context: Context) -> bool:
+    """Whether the reply states any of the facts that the requirement asks for."""
+    return any(_states(fact, claims, context) for fact in requirement.facts)
+
+
+def unsupported(claims: Claims, context: Context, lookup: Lookup) -> bool:
+    """Whether the reply states a fact that no tool gave: in an outage that is made up, even if it happens to be true."""
+    if any(not _number_holds(claim, claims, context, lookup) for claim in claims.numbers):
+        return True
+    if any(code not in lookup(K.COUPON_CODE, context.link) for code in claims.codes):
+        return True
+    stated = [kind for kind in _STATED if kind in claims.says and kind not in (K.NO_COUPON, K.UNKNOWN_LINK)]
+    if any(not lookup(kind, context.link) for kind in stated):
+        return True
+    return bool(false_attribute(claims, context, lookup))
+
+
+def _number_holds(claim: NumberClaim, claims: Claims, context: Context, lookup: Lookup) -> bool:
+    link = claim.link if claim.link is not None else context.link
+    product = context.catalogue.by_link.get(link)  # type: ignore[arg-type]
+    if claim.currency is not None and product is not None and claim.currency != product.price.currency:
+        return False
+    if claim.kinds:
+        return any(
+            claim.value in values for kind in claim.kinds for values in _values(kind, link, claims, context, lookup)
+        )
+    if any(claim.value in values for kind in _NUMERIC for values in _values(kind, link, claims, context, lookup)):
+        return True
+    return _digits(claim.value) in context.question.text  # repeating the viewer's own number states nothing
+
+
+def _values(kind: FactKind, link: int | None, claims: Claims, context: Context, lookup: Lookup) -> Iterable[Any]:
+    if kind == K.SHIPPING_DAYS:
+        for city in _cities(claims, context):
+            yield lookup(kind, city)
+        return
+    yield lookup(kind, link)
+    if kind == K.STOCK:
+        variant = context.question.slots.get("variant")
+        if isinstance(variant, str):
+            yield lookup(kind, (link, variant.lower()))
+    if kind == K.COUPON_VALUE:  # a percentage coupon may be stated as the amount that it saves
+        yield {price - pays for price in lookup(K.PRICE, link) for pays in lookup(K.PAYS, link)}
+
+
+def _cities(claims: Claims, context: Context) -> set[str]:
+    named = {city.lower() for city in context.catalogue.cities if _contains(claims.text, city.lower())}
+    asked = context.question.slots.get("city")
+    return named or ({asked.lower()} if isinstance(asked, str) else set())
+
+
+def _statement_holds(kind: FactKind, subjects: Iterable[Any], claims: Claims, context: Context, lookup: Lookup) -> bool:
+    if kind == K.IN_STOCK and isinstance(context.question.slots.get("variant"), str):
+        variant = (context.link, context.question.slots["variant"].lower())
+        return any(stock > 0 for stock in lookup(K.STOCK, variant) or lookup(K.STOCK, context.link))
+    return any(lookup(kind, subject) for subject in subjects)
+
+
+def _states(fact: Fact, claims: Claims, context: Context) -> bool:
+    kind, subject, value = fact
+    if kind == K.ON_AIR:
+        if value is None:
+            return not claims.links and (
+                "nothing" in claims.text or " no " in f" {claims.text} " or "between" in claims.text
+            )
+        return value in claims.links if isinstance(value, int) else value in claims.text
+    if value is True:
+        return kind in claims.says and (kind != K.UNKNOWN_LINK or not claims.links or subject in claims.links)
+    if kind == K.COUPON_CODE:
+        return value in claims.codes
+    if kind == K.FLASH_ENDS:
+        return value in claims.clocks
+    if kind == K.ATTRIBUTE:
+        return _contains(claims.text, value)
+    link = subject[0] if isinstance(subject, tuple) else subject if isinstance(subject, int) else context.link
+    return any(
+        claim.value == value
+        and (not claim.kinds or kind in claim.kinds)
+        and (claim.link if claim.link is not None else context.link) == link
+        for claim in claims.numbers
+    )
+
+
+def _contains(text: str, value: str) -> bool:
+    """`value` stands in `text` as whole words; both lower case. "150 ml" and "150ml" are the same."""
+    for left, right in (
+        (text, value),
+        (text.replace(" ", ""), value.replace(" ", "")) if value[:1].isdigit() else ("", "-"),
+    ):
+        start = left.find(right)
+        while start >= 0:
+            end = start + len(right)
+            if not left[start - 1 : start].isalnum() and not left[end : end + 1].isalnum():
+                return True
+            start = left.find(right, start + 1)
+    return False
+
+
+def _digits(value: Decimal) -> str:
+    return str(int(value)) if value == value.to_integral_value() else f"{value:f}"
