@@ -33,7 +33,8 @@ class Console(io.TextIOBase):
             self._log.write(line + "\n")
             shown = self._shown(line)
             if shown is not None:
-                print(shown, file=self._terminal, flush=True)
+                self._terminal.write(shown + "\n")  # not print: kfp replaces builtins.print while a task runs
+                self._terminal.flush()
         self._log.flush()
         return len(text)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from components.avatar.errors import InputError
+from components.avatar.errors import InputError, SystemFault
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
 from components.integrations.progress import Progress, duration
 from components.integrations.storage import Manifest, Store
@@ -186,7 +186,9 @@ def describe(error: BaseException) -> str:
         return "out of memory"
     if isinstance(error, KeyboardInterrupt):
         return "stopped by a signal"
-    return str(error) or type(error).__name__
+    if isinstance(error, InputError | SystemFault):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def tree(folder: Path) -> dict[str, int]:
@@ -267,4 +269,5 @@ def write_failure_report(context: str, status: dict[str, Any]) -> None:
         # A step that still says "running" when the pipeline has ended was killed (out of memory, a lost node).
         report["steps"] = {name: state.model_dump() for name, state in states.items() if state.status != "succeeded"}
         write_json(run_dir / "failure.json", report)
-    print(f"failure report: {json.dumps(report)}", flush=True)
+    else:
+        print(f"failure report: {json.dumps(report)}", flush=True)
