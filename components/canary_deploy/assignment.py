@@ -1,7 +1,8 @@
 """Sticky assignment of a unit (a room session, or a viewer in a room) to an arm of the rollout.
 
-A hash and no table: every router instance gives the same answer after a restart. Both arms take the same share `ramp` from
-fixed ends of the hash's range, so a growing ramp only ever *adds* units to an arm: nobody flips from canary to champion.
+A hash and no table: every router instance gives the same answer after a restart. Both arms take the same share `ramp`
+from fixed ends of the hash's range, so a growing ramp only ever *adds* units to an arm: nobody flips from canary to
+champion.
 """
 
 from enum import StrEnum
@@ -26,8 +27,8 @@ def hash_share(unit: str, salt: str) -> float:
 def assign(unit: str, salt: str, ramp: float) -> Arm:
     """The arm of `unit` while each arm takes the share `ramp` of all units.
 
-    `salt` stays the same for the whole rollout and differs between rollouts. A session that runs while the ramp grows keeps the
-    arm it started with; that is the router's memory, not this function's.
+    `salt` stays the same for the whole rollout and differs between rollouts. A session that runs while the ramp grows
+    keeps the arm it started with; that is the router's memory, not this function's.
 
     Raises:
         ValueError: ramp outside [0, 0.5]; above a half the arms would overlap.
@@ -43,5 +44,7 @@ def assign(unit: str, salt: str, ramp: float) -> Arm:
 
 
 def is_held_out(merchant: str, salt: str, share: float = HOLDOUT_SHARE) -> bool:
-    """Whether the merchant belongs to the long-term holdout. Use one salt for all rollouts, so that it stays the same merchants."""
+    """Whether the merchant belongs to the long-term holdout. Use one salt for all rollouts, so that it stays the
+    same merchants.
+    """
     return hash_share(merchant, salt) < share

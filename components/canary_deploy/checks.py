@@ -1,4 +1,6 @@
-"""Checks of the data itself (step 1) and the absolute kill rules (step 2). Each returns a `Check`, never raises, never guesses."""
+"""Checks of the data itself (step 1) and the absolute kill rules (step 2). Each returns a `Check`, never raises,
+never guesses.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,7 +26,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question put to the evidence. `limit` is what `value` was held against; both None where nothing was measured."""
+    """One question put to the evidence. `limit` is what `value` was held against; both None where nothing was
+    measured.
+    """
 
     name: str
     step: int
@@ -57,7 +61,9 @@ def integrity_checks(evidence: Evidence, config: CanaryConfig) -> list[Check]:
 
 
 def kill_checks(evidence: Evidence, config: CanaryConfig) -> list[Check]:
-    """Step 2: faults so plain that no comparison is needed. They outrank step 1: a broken canary must not hide behind broken data."""
+    """Step 2: faults so plain that no comparison is needed. They outrank step 1: a broken canary must not hide
+    behind broken data.
+    """
     crashes = evidence.state.crashes.get(Arm.CANARY, 0)
     crashed = crashes > config.max_crashes
     return [
@@ -248,7 +254,9 @@ def _canary_silent(evidence: Evidence, config: CanaryConfig) -> Check:
 
 
 def _burst(name: str, burst: Burst, tolerated: float, config: CanaryConfig) -> Check:
-    """Exact binomial tail of the worst window under the tolerated rate, or the control's own if that is worse (a shared outage)."""
+    """Exact binomial tail of the worst window under the tolerated rate, or the control's own if that is worse (a
+    shared outage).
+    """
     if burst.window < config.kill_events:
         return Check(
             name, 2, Status.INSUFFICIENT, burst.count, None, f"{burst.window} replies; {config.kill_events} are needed"
@@ -263,7 +271,9 @@ def _burst(name: str, burst: Burst, tolerated: float, config: CanaryConfig) -> C
 
 
 def burst_limit(window: int, rate: float, alpha: float) -> int:
-    """Smallest count whose probability of being reached in `window` independent replies is at most alpha (window + 1: none)."""
+    """Smallest count whose probability of being reached in `window` independent replies is at most alpha (window +
+    1: none).
+    """
     for count in range(1, window + 1):
         if bdtrc(count - 1, window, rate) <= alpha:
             return count

@@ -1,19 +1,20 @@
 """The decision: a pure function of evidence and configuration, in six steps (rollout-facts, "Decision order").
 
-1. the data cannot be trusted (split, coverage, staleness, digests, clock) -> hold; canary silent while the champion reports -> rollback
+1. the data cannot be trusted (split, coverage, staleness, digests, clock) -> hold; canary silent while the champion
+   reports -> rollback
 2. absolute kill (crash, burst of tool errors or violations) -> rollback
 3. a guardrail's confidence sequence lies wholly beyond its margin -> rollback
 4. at a planned look: every guardrail non-inferior and GMV as the mode asks -> promote
 5. budget spent -> hold; deadline passed -> rollback
 6. conditions of 4: the minimum duration has passed, and the last third of the rooms is not below the margin
 
-Two orders differ from that list on purpose. Step 2 outranks the holds of step 1: a canary that crashes also loses exposures, and a hold
-would keep it on air. The deadline outranks every hold, because a hold with no end is how a rollout is forgotten.
+Two orders differ from that list on purpose. Step 2 outranks the holds of step 1: a canary that crashes also loses
+exposures, and a hold would keep it on air. The deadline outranks every hold, because a hold with no end is how a
+rollout is forgotten.
 """
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from functools import lru_cache
 from math import isfinite, log
 
 import numpy as np
@@ -127,11 +128,18 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-@lru_cache(maxsize=64)
 def harm_margins(config: CanaryConfig) -> dict[str, float]:
     """Margin of each guardrail on its estimate's scale (log for GMV and P95), positive."""
-    margins = config.margins.model_dump()
-    return margins | {"gmv": -log(1 - config.margins.gmv), "latency_p95": log(1 + config.margins.latency_p95)}
+    margins = config.margins
+    return {
+        "gmv": -log(1 - margins.gmv),
+        "refund_rate": margins.refund_rate,
+        "slow_share": margins.slow_share,
+        "tool_error_rate": margins.tool_error_rate,
+        "quality": margins.quality,
+        "violation_rate": margins.violation_rate,
+        "latency_p95": log(1 + margins.latency_p95),
+    }
 
 
 def estimates(evidence: Evidence, config: CanaryConfig) -> dict[str, Estimate]:
@@ -266,7 +274,9 @@ def _guardrail(name: str, estimate: Estimate, config: CanaryConfig) -> Check:
 def _look(
     taken: tuple[float, ...], fraction: float, elapsed: float, config: CanaryConfig
 ) -> tuple[float | None, float]:
-    """The look that is due now and its z bound, or None. The last one comes at full information or at the end of the budget."""
+    """The look that is due now and its z bound, or None. The last one comes at full information or at the end of the
+    budget.
+    """
     if (taken and taken[-1] >= 1.0) or elapsed < config.min_duration_s or fraction <= 0:
         return None, 0.0
     last = fraction >= 1.0 or elapsed >= config.budget_s

@@ -1,7 +1,8 @@
 """Exposure and outcome events as they arrive: JSON lines that may be late, duplicated, out of order or broken.
 
-Nothing here raises on a bad event: it is quarantined with its reason and counted, and the count is itself a check of the decision.
-Joining events to units happens in `evidence`, over the whole set, so the order of arrival cannot change a verdict.
+Nothing here raises on a bad event: it is quarantined with its reason and counted, and the count is itself a check of
+the decision. Joining events to units happens in `evidence`, over the whole set, so the order of arrival cannot change
+a verdict.
 """
 
 import json

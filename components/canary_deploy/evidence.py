@@ -95,7 +95,9 @@ class Burst:
     count: int
     window: int
     control_rate: float
-    """Rate of the control: the worse of its whole history and its last `window` replies before the burst ended. 0 if it has none."""
+    """Rate of the control: the worse of its whole history and its last `window` replies before the burst ended. 0 if
+    it has none.
+    """
     at: float | None = None
 
 

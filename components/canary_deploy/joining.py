@@ -1,10 +1,12 @@
 """Events -> evidence: which unit, arm and room an event belongs to, and the sums by room.
 
 Join rules (`research/rollout-facts.md`, DESIGN "Events"):
-* An exposure belongs to the arm in which its unit was first seen (intention to treat); a unit seen in both arms is counted.
-* An outcome belongs to the last session of its room (or, with viewers as units, to its viewer) that was exposed before it, within
-  `attribution_s`. A refund follows the viewer's last order before it, however late it comes.
-* GMV counts orders as sold; refunds are a guardrail of their own, so that a late refund cannot rewrite a look already taken.
+* An exposure belongs to the arm in which its unit was first seen (intention to treat); a unit seen in both arms is
+  counted.
+* An outcome belongs to the last session of its room (or, with viewers as units, to its viewer) that was exposed
+  before it, within `attribution_s`. A refund follows the viewer's last order before it, however late it comes.
+* GMV counts orders as sold; refunds are a guardrail of their own, so that a late refund cannot rewrite a look already
+  taken.
 """
 
 from bisect import bisect_right
@@ -20,7 +22,7 @@ from components.canary_deploy.events import LAG_WINDOW, EventLog, Exposure, Outc
 from components.canary_deploy.evidence import LATENCY_EDGES_MS, Burst, Evidence, Integrity, RolloutState, Rooms
 
 ARMS = (Arm.CANARY, Arm.CONTROL)
-FUTURE_EVENTS = 5  # so many events from the future show a clock; one shows a broken client
+FUTURE_EVENTS = 3  # so many events from the future show a clock; one shows a broken client
 
 
 @dataclass
@@ -214,8 +216,8 @@ def _integrity(
     misassigned: set[str] = set()
     checked: set[tuple[str, int, Arm]] = set()
     wrong = fallbacks = 0
-    count = {arm: 0 for arm in ARMS}
-    last: dict[Arm, float | None] = {arm: None for arm in ARMS}
+    count: dict[Arm, int] = dict.fromkeys(ARMS, 0)
+    last: dict[Arm, float | None] = dict.fromkeys(ARMS)
     harness: dict[str, dict[Arm, set[str]]] = defaultdict(lambda: {arm: set() for arm in ARMS})
     for event in exposures:
         count[event.arm] += 1
@@ -277,8 +279,8 @@ def _rooms_since(units: dict[str, _Unit], arm: Arm, moment: float | None, starte
 def _skew(events: Sequence[Exposure | Outcome], now: float) -> float:
     """How far a source's clock is off, at least, in seconds (0 when nothing shows it).
 
-    Ahead: several events lie in the receiver's future. Behind: even the promptest of the newest events came late; a batch that is
-    delivered late as a whole looks the same, and holds a rollout for the same good reason.
+    Ahead: several events lie in the receiver's future. Behind: even the promptest of the newest events came late; a
+    batch that is delivered late as a whole looks the same, and holds a rollout for the same good reason.
     """
     if not events:
         return 0.0

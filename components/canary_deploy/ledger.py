@@ -1,7 +1,7 @@
 """The decision ledger: append-only JSON lines, each chained to the one before by its hash.
 
-An entry holds the whole evidence and configuration of a decision, so `replay` needs nothing else. It costs about 0.3 KB a room; a
-rollout of 400 rooms an arm writes about 250 KB a decision.
+An entry holds the whole evidence and configuration of a decision, so `replay` needs nothing else. It costs about 0.3
+KB a room; a rollout of 400 rooms an arm writes about 250 KB a decision.
 """
 
 import fcntl
@@ -85,7 +85,8 @@ class Ledger:
         """All entries, oldest first; empty when there is no file yet.
 
         Raises:
-            InputError: a line is no entry at all (`verify` says more). A torn last line, from a crash while writing, is skipped.
+            InputError: a line is no entry at all (`verify` says more). A torn last line, from a crash while writing,
+                is skipped.
         """
         if not self.path.exists():
             return
@@ -119,7 +120,9 @@ class Ledger:
         return why
 
     def verify(self) -> list[str]:
-        """What is wrong with the chain; empty when it is whole. A cut-off end shows only against a hash kept elsewhere (`head`)."""
+        """What is wrong with the chain; empty when it is whole. A cut-off end shows only against a hash kept
+        elsewhere (`head`).
+        """
         problems, previous = [], FIRST
         try:
             for index, entry in enumerate(self.entries()):

@@ -1,16 +1,19 @@
 """When may one look, and how far from zero must an effect be? Two answers for two purposes.
 
 * Promotion happens at a few planned looks: group-sequential bounds with the O'Brien-Fleming-type spending function of
-  Lan & DeMets (1983), "Discrete sequential boundaries for clinical trials". Bounds come from the recursion of Armitage, McPherson &
-  Rowe (1969); Jennison & Turnbull (2000), ch. 7 and 19.
-* Guardrails are watched at every tick: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas
-  (2024), "Time-uniform central limit theory and asymptotic confidence sequences", arXiv:2103.06476, with its tuning for N*.
+  Lan & DeMets (1983), "Discrete sequential boundaries for clinical trials". Bounds come from the recursion of
+  Armitage, McPherson & Rowe (1969); Jennison & Turnbull (2000), ch. 7 and 19.
+* Guardrails are watched at every tick: the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy &
+  Ramdas (2024), "Time-uniform central limit theory and asymptotic confidence sequences", arXiv:2103.06476, with its
+  tuning for N*.
 
-Everything is on the z scale of a Brownian motion B(t), t the information fraction; `to_t` converts to a t quantile for few rooms.
+Everything is on the z scale of a Brownian motion B(t), t the information fraction; `to_t` converts to a t quantile
+for few rooms.
 """
 
 from functools import lru_cache
 from math import inf, log, sqrt
+from typing import cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -55,10 +58,11 @@ def look_bounds(fractions: tuple[float, ...], alpha: float = 0.05, final: bool =
     """Two-sided z bounds of looks at increasing information fractions.
 
     Args:
-        fractions: increasing, each in (0, 1]; looks need not fall on the planned fractions (that is the point of spending).
+        fractions: increasing, each in (0, 1]; looks need not fall on the planned fractions (that is the point of
+            spending).
         alpha: two-sided level over all looks.
-        final: the last look spends all alpha that is left, also when it comes early. Valid when the calendar, not the data, ended the
-            rollout ("underrunning", Jennison & Turnbull section 7.3).
+        final: the last look spends all alpha that is left, also when it comes early. Valid when the calendar, not the
+            data, ended the rollout ("underrunning", Jennison & Turnbull section 7.3).
 
     At 20, 40, 60, 80, 100%: 4.877, 3.357, 2.680, 2.290, 2.031.
     """
@@ -75,7 +79,7 @@ def look_bounds(fractions: tuple[float, ...], alpha: float = 0.05, final: bool =
         def excess(bound: float, at=fraction, step=step, origins=origins, mass=mass, budget=budget) -> float:
             return float(ndtr((origins - bound * sqrt(at)) / sqrt(step)) @ mass) - budget
 
-        bound = inf if budget < 1e-14 else float(brentq(excess, 0.0, 10.0, xtol=1e-7))
+        bound = inf if budget < 1e-14 else cast(float, brentq(excess, 0.0, 10.0, xtol=1e-7))
         bounds.append(bound)
         origins, mass = _carry(bound, fraction, origins, mass, step, drift=0.0)
         before, used = fraction, max(total, used)
@@ -83,7 +87,9 @@ def look_bounds(fractions: tuple[float, ...], alpha: float = 0.05, final: bool =
 
 
 def crossing_probability(drift: float, fractions: tuple[float, ...], bounds: tuple[float, ...]) -> float:
-    """Probability that B(t) + drift t crosses an upper bound at one of the looks: the power. `drift` is the expected z at t = 1."""
+    """Probability that B(t) + drift t crosses an upper bound at one of the looks: the power. `drift` is the expected
+    z at t = 1.
+    """
     total, before = 0.0, 0.0
     origins, mass = np.zeros(1), np.ones(1)
     for fraction, bound in zip(fractions, bounds, strict=True):
@@ -96,17 +102,22 @@ def crossing_probability(drift: float, fractions: tuple[float, ...], bounds: tup
 
 @lru_cache(maxsize=256)
 def required_drift(power: float, fractions: tuple[float, ...] = PLANNED_LOOKS, alpha: float = 0.05) -> float:
-    """Expected z at full information that gives `power` over all looks (a fixed-N test needs z_{1-alpha/2} + z_power)."""
+    """Expected z at full information that gives `power` over all looks (a fixed-N test needs z_{1-alpha/2} +
+    z_power).
+    """
     bounds = look_bounds(fractions, alpha)
-    return float(brentq(lambda drift: crossing_probability(drift, fractions, bounds) - power, 0.0, 12.0, xtol=1e-6))
+    return cast(
+        float, brentq(lambda drift: crossing_probability(drift, fractions, bounds) - power, 0.0, 12.0, xtol=1e-6)
+    )
 
 
 @lru_cache(maxsize=65536)
 def sequence_multiplier(rooms: int, planned_rooms: int, alpha: float) -> float:
     """How many standard errors wide the confidence sequence is on each side after `rooms` rooms an arm (z scale).
 
-    sqrt(n) sqrt(2 (n rho^2 + 1) / (n^2 rho^2) ln(sqrt(n rho^2 + 1) / alpha)), rho^2 = (-2 ln alpha + ln(1 - 2 ln alpha)) / N*, which is
-    tightest at n = N* (arXiv:2103.06476, appendix B.2). Holds for all n at once, so it may be read at every tick.
+    sqrt(n) sqrt(2 (n rho^2 + 1) / (n^2 rho^2) ln(sqrt(n rho^2 + 1) / alpha)), rho^2 = (-2 ln alpha + ln(1 - 2 ln
+    alpha)) / N*, which is tightest at n = N* (arXiv:2103.06476, appendix B.2). Holds for all n at once, so it may be
+    read at every tick.
     """
     rho2 = (-2 * log(alpha) + log(1 - 2 * log(alpha))) / planned_rooms
     scaled = rooms * rho2 + 1

@@ -1,9 +1,11 @@
 """Estimates of canary against control from cluster sums (one number a room and column; numpy, no loop over rooms).
 
-A room is a cluster: its viewers hear the same avatar and see the same products, so viewers are no independent observations.
-Sources: Deng, Knoblich & Lu (2018), "Applying the delta method in metric analytics", arXiv:1803.06336 (ratio metrics, clustered
-quantiles); Cochran (1977), Sampling Techniques, ch. 5A and 6 (ratios, post-stratification); Deng, Xu, Kohavi & Walker (2013), CUPED;
-Woodruff (1952) (standard error of a quantile); Lindon & Malek (2022), arXiv:2011.03567 (sequential sample-ratio test).
+A room is a cluster: its viewers hear the same avatar and see the same products, so viewers are no independent
+observations.
+Sources: Deng, Knoblich & Lu (2018), "Applying the delta method in metric analytics", arXiv:1803.06336 (ratio metrics,
+clustered quantiles); Cochran (1977), Sampling Techniques, ch. 5A and 6 (ratios, post-stratification); Deng, Xu,
+Kohavi & Walker (2013), CUPED; Woodruff (1952) (standard error of a quantile); Lindon & Malek (2022), arXiv:2011.03567
+(sequential sample-ratio test).
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,9 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An effect of the canary. `estimate` and `se` are on `scale`; both are nan where the data cannot say (no rooms, a zero mean)."""
+    """An effect of the canary. `estimate` and `se` are on `scale`; both are nan where the data cannot say (no rooms,
+    a zero mean).
+    """
 
     estimate: float
     se: float
@@ -53,7 +57,8 @@ def _unknown(rooms: int, scale: Scale, canary: float = nan, control: float = nan
 
 
 def merge_small_strata(canary: Array, control: Array, minimum: int = MIN_STRATUM_ROOMS) -> tuple[Array, Array, int]:
-    """Renumber strata 0..S-1; those with fewer than `minimum` rooms in either arm become one (joined to the largest if still small).
+    """Renumber strata 0..S-1; those with fewer than `minimum` rooms in either arm become one (joined to the largest
+    if still small).
 
     Returns:
         Stratum of each canary room, of each control room, and S.
@@ -91,7 +96,9 @@ def _arm(y: Array, n: Array, strata: Array, weights: Array) -> tuple[float, floa
 
 
 def _weights(n_b: Array, n_a: Array, strata_b: Array, strata_a: Array, size: int) -> Array | None:
-    """Share of each stratum in both arms' denominators together; None if an arm has a stratum without denominator or variance."""
+    """Share of each stratum in both arms' denominators together; None if an arm has a stratum without denominator or
+    variance.
+    """
     if min(len(n_b), len(n_a)) < 2:
         return None
     if size == 1:
@@ -113,13 +120,14 @@ def independent_ratio(
 ) -> Estimate:
     """Effect on a ratio of means sum(Y)/sum(N), rooms of the two arms disjoint (room sessions are the unit).
 
-    delta = ln(r_B/r_A), SE^2 = Var_B/r_B^2 + Var_A/r_A^2 (delta method), or r_B - r_A with Var_B + Var_A. Deng et al. 2018, section 2.
+    delta = ln(r_B/r_A), SE^2 = Var_B/r_B^2 + Var_A/r_A^2 (delta method), or r_B - r_A with Var_B + Var_A. Deng et al.
+    2018, section 2.
 
     Args:
         y_b, n_b: canary's numerator and denominator, one a room; y_a, n_a: control's.
         strata: result of `merge_small_strata`; None is one stratum.
-        se_floor: for rates of rare events: an arm's SE is at least one event in its denominator. Without it, no event in 30 replies
-            would have an SE of zero and prove non-inferiority.
+        se_floor: for rates of rare events: an arm's SE is at least one event in its denominator. Without it, no event
+            in 30 replies would have an SE of zero and prove non-inferiority.
     """
     rooms = min(len(y_b), len(y_a))
     strata_b, strata_a, size = strata or (np.zeros(len(y_b), int), np.zeros(len(y_a), int), 1)
@@ -143,10 +151,12 @@ def independent_ratio(
 def paired_ratio(
     y_b: Array, n_b: Array, y_a: Array, n_a: Array, scale: Scale = Scale.LOG, se_floor: bool = False
 ) -> Estimate:
-    """Effect on a ratio of means when viewers within rooms are the unit, so that both arms share the rooms (aligned arrays).
+    """Effect on a ratio of means when viewers within rooms are the unit, so that both arms share the rooms (aligned
+    arrays).
 
-    psi_i = (Y_Bi - r_B N_Bi)/(r_B mean N_B) - (Y_Ai - r_A N_Ai)/(r_A mean N_A), SE^2 = s^2(psi)/K (influence function of the log ratio;
-    without the 1/r for a difference). The room's own level cancels; strata need no weights, since every room is in both arms.
+    psi_i = (Y_Bi - r_B N_Bi)/(r_B mean N_B) - (Y_Ai - r_A N_Ai)/(r_A mean N_A), SE^2 = s^2(psi)/K (influence function
+    of the log ratio; without the 1/r for a difference). The room's own level cancels; strata need no weights, since
+    every room is in both arms.
     """
     rooms = len(y_b)
     if rooms < 2 or n_b.sum() <= 0 or n_a.sum() <= 0:
@@ -173,11 +183,12 @@ def cuped(
     x_a: Array,
     strata: tuple[Array, Array, int] | None = None,
 ) -> tuple[Array, Array]:
-    """Numerators of both arms with the pre-period taken out: Y_i - theta N_i (X_i - mean X). Deng et al. 2013, for a ratio metric.
+    """Numerators of both arms with the pre-period taken out: Y_i - theta N_i (X_i - mean X). Deng et al. 2013, for a
+    ratio metric.
 
-    X is the room's metric per viewer *before* the rollout, so it cannot be moved by the arm. theta is the pooled within-stratum
-    regression of the ratio's residual on that of N (X - mean X), which minimises the variance of the ratio. Rooms without history
-    (nan) get the mean and are not adjusted.
+    X is the room's metric per viewer *before* the rollout, so it cannot be moved by the arm. theta is the pooled
+    within-stratum regression of the ratio's residual on that of N (X - mean X), which minimises the variance of the
+    ratio. Rooms without history (nan) get the mean and are not adjusted.
     """
     x, n = np.concatenate([x_b, x_a]), np.concatenate([n_b, n_a])
     seen = np.isfinite(x)
@@ -234,7 +245,8 @@ def quantile_ratio(
 ) -> Estimate:
     """ln(quantile of canary / quantile of control) of replies that are clustered in rooms.
 
-    SE(q) = SE_clustered(F(q)) / f(q) (Deng et al. 2018, section 4), the density from the Woodruff (1952) interval instead of a kernel.
+    SE(q) = SE_clustered(F(q)) / f(q) (Deng et al. 2018, section 4), the density from the Woodruff (1952) interval
+    instead of a kernel.
 
     Args:
         cumulative_b, cumulative_a: replies at or below each edge, [rooms, edges]; the last column counts all.
@@ -260,11 +272,13 @@ def quantile_ratio(
 def sample_ratio_bayes_factor(
     counts: Sequence[int], shares: Sequence[float], concentrations: Sequence[float] = (10.0, 1000.0)
 ) -> float:
-    """Log Bayes factor that units are *not* split in the planned shares: Dirichlet(k * shares) against the fixed shares.
+    """Log Bayes factor that units are *not* split in the planned shares: Dirichlet(k * shares) against the fixed
+    shares.
 
-    Mean of the factors for each k in `concentrations`. A mean of Bayes factors is one too (a mixture prior), so its chance to ever exceed
-    1000 under a correct split is at most 1/1000, at any number of looks (Lindon & Malek 2022). k = 1000 alone, the usual
-    choice for web traffic, cannot reach 1000 with 100 rooms all in one arm (it gives 134); k = 10 can.
+    Mean of the factors for each k in `concentrations`. A mean of Bayes factors is one too (a mixture prior), so its
+    chance to ever exceed 1000 under a correct split is at most 1/1000, at any number of looks (Lindon & Malek 2022).
+    k = 1000 alone, the usual choice for web traffic, cannot reach 1000 with 100 rooms all in one arm (it gives 134);
+    k = 10 can.
     """
     n, p = np.asarray(counts, float), np.asarray(shares, float)
     total = float(n.sum())
