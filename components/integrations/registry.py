@@ -170,9 +170,7 @@ class Changes:
                 self._registry.name, source=source, run_id=run_id, model_id=model_id, tags=tags
             )
             name, number = self._registry.name, str(version.version)
-            self._on_failure(
-                lambda: self._client.delete_model_version(self._registry.name, number), f"version {number}"
-            )
+            self._on_failure(lambda: self._client.delete_model_version(name, number), f"version {number}")
             return _registered(version)
 
     def set_alias(self, alias: Alias, version: str) -> None:
