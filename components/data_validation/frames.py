@@ -10,6 +10,8 @@ from components.avatar.agent.examples import Example, Trajectory
 from components.avatar.agent.surfaces import Surfaces
 from components.avatar.harness.operators import OPERATORS
 from components.avatar.harness.schema import Family, Harness, content_digest
+from components.avatar.simulator.families import LINK_FAMILIES
+from components.avatar.simulator.sampling import Pool
 from components.data_validation.heldout import is_held_out_word, is_held_out_wording
 
 # Script of a language by its primary subtag; letters of any other script count against a row.
@@ -22,8 +24,11 @@ _SCRIPTS = {
 _LATIN = re.compile(r"[A-Za-zÀ-ɏ]")
 
 
-def trajectory_frame(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
-    """Columns id, family (of the first question), questions, actions, split, source, retry, and the four rewards."""
+def trajectory_frame(trajectories: Sequence[Trajectory], pool: Pool) -> pd.DataFrame:
+    """`foreign` counts the questions and products of a row that `pool`, the training split, lacks. Other columns: id,
+    family (of the first question), questions, actions, split, source, retry, and the four rewards."""
+    known = {question.id for questions in pool.questions.values() for question in questions}
+    links = {product.link_id for product in pool.products}
     rows = [
         {
             "id": t.scenario.id,
@@ -34,6 +39,10 @@ def trajectory_frame(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
             "questions": len(t.scenario.questions),
             "actions": len(t.actions),
             "split": t.split,
+            "foreign": sum(
+                question.id not in known or (question.family in LINK_FAMILIES and question.link_id not in links)
+                for question in t.scenario.questions
+            ),
             "source": t.source,
             "retry": t.mistake is not None,
             **{
@@ -43,7 +52,7 @@ def trajectory_frame(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
         }
         for t in trajectories
     ]
-    columns = ["id", "content", "family", "questions", "actions", "split", "source", "retry"]
+    columns = ["id", "content", "family", "questions", "actions", "split", "foreign", "source", "retry"]
     rewards = ["accuracy", "effectiveness", "tool_rationality", "skill_selection"]
     return pd.DataFrame(rows, columns=[*columns, *rewards])
 

@@ -47,8 +47,8 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
     """Validate each table against its expectations; writes the GX project (`project`/gx) and the Data Docs
     (`docs`/index.html).
 
-    Every frame has a column `id` that names its rows. Every expectation carries `meta={"name": ...}` and `notes` (what it demands, for a person). Both folders are
-    replaced.
+    Every frame has a column `id` that names its rows. Every expectation carries `meta={"name": ...}` and `notes` (what
+    it demands, for a person). Both folders are replaced.
     """
     for folder in (project / "gx", docs):
         shutil.rmtree(folder, ignore_errors=True)

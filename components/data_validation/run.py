@@ -10,10 +10,11 @@ import pandas as pd
 from great_expectations.expectations.expectation import Expectation
 
 from components.avatar.agent.chat import Chat
-from components.avatar.agent.examples import Example, Trajectory, read_rows, training_tokens, to_ids
+from components.avatar.agent.examples import Example, Trajectory, read_rows, to_ids, training_tokens
 from components.avatar.agent.surfaces import Surfaces, surfaces_of
-from components.avatar.harness.schema import Harness
+from components.avatar.harness.schema import Family, Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames, suites
 from components.data_validation.gate import Outcome, validate
 from components.data_validation.settings import Settings
@@ -75,7 +76,8 @@ def build_tables(
     branches: int,
 ) -> dict[str, tuple[pd.DataFrame, list[Expectation]]]:
     """Every table with its expectations, by the name that the Data Docs show. `branches`: see `training_tokens`."""
-    wanted = settings.families or {question.family for question in own.questions if question.family is not None}
+    pool = Pool(own, "train")
+    wanted = settings.families or [family for family in pool.families() if family != Family.OUTAGE]
     encoded = {arm: [to_ids(example, chat) for example in examples] for arm, examples in arms.items()}
     table = {
         arm: frames.example_frame(examples, encoded[arm], lambda example: verify(example, own.catalogue), own.harness)
@@ -83,7 +85,7 @@ def build_tables(
     }
     tokens = {arm: training_tokens(arms[arm], [ids for ids, _ in encoded[arm]], branches) for arm in ARMS}
     return {
-        "trajectories": (frames.trajectory_frame(trajectories), suites.trajectories(settings)),
+        "trajectories": (frames.trajectory_frame(trajectories, pool), suites.trajectories(settings)),
         "questions": (frames.question_frame(trajectories, wanted), suites.questions(settings)),
         "examples_fixed": (
             table["fixed"],

@@ -22,6 +22,7 @@ def trajectories(settings: Settings) -> list[Expectation]:
             for reward in REWARDS
         ],
         _in_set("split", "split", ["train"], "no trajectory of the test split"),
+        _between("disjoint", "foreign", 0, 0, "no question and no product of the test split"),
         _between("actions", "actions", 1, None, "no trajectory without an action"),
     ]
 

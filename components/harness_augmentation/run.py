@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.avatar.agent.actors import SCRIPTED_MAX_TOKENS, ScriptedActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
 from components.avatar.agent.examples import (
@@ -26,7 +27,7 @@ from components.avatar.agent.examples import (
     training_tokens,
     write_rows,
 )
-from components.avatar.agent.plans import Plan, PlanActor
+from components.avatar.agent.plans import Plan
 from components.avatar.agent.surfaces import surfaces_of
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import InputError, SystemFault, file_fault
@@ -34,7 +35,9 @@ from components.avatar.harness.augment import Variant, augment
 from components.avatar.harness.schema import Harness
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.avatar.simulator.oracle import Unrealisable
 from components.avatar.simulator.scenario import Scenario
+from components.avatar.simulator.session import Session
 from components.avatar.simulator.stream import rename_in_events
 from components.avatar.simulator.types import StopReason
 from components.harness_augmentation.settings import Settings
@@ -221,14 +224,25 @@ class Builder:
         self, name: str, scenario: Scenario, harness: Harness, plan: Plan, variant: Variant, strength: float
     ) -> tuple[tuple[Example, list[int]] | None, str]:
         """(example and ids, "") or (None, why it was rejected)."""
+        actor = ScriptedActor(self.chat, lambda state: plan.turn(state.session).text)
         limit = self.settings.max_example_tokens
-        actor = PlanActor(plan, self.chat)
-        [result] = run_episodes([Start(harness, scenario)], actor, self.chat, self.world.catalogue, max_context=limit)
+        room = limit + SCRIPTED_MAX_TOKENS  # the loop keeps room for a longest turn; the real length is checked here
+        try:
+            [result] = run_episodes(
+                [Start(harness, scenario)], actor, self.chat, self.world.catalogue, max_context=room
+            )
+        except Unrealisable as error:
+            return None, str(error)
         reason = rejection(result)
+        if not reason and len(result.prompt_ids) + len(result.completion_ids) > limit:
+            reason = "too long"
         if reason:
             return None, reason
-        example = example_from_episode(name, scenario, harness, result, variant.operators, strength)
+        first = Session(harness, self.world.catalogue, scenario).begin().content
+        example = example_from_episode(name, scenario, harness, first, result, variant.operators, strength)
         ids, _ = to_ids(example, self.chat)
+        if ids != [*result.prompt_ids, *result.completion_ids]:
+            raise SystemFault(f"example {name}: its training ids are not those of the episode")
         return (example, ids), ""
 
 
@@ -247,7 +261,10 @@ def fit(groups: list[list[Pair]], budget: int) -> list[list[Pair]]:
     tokens."""
     groups = [group for group in groups if group]
     tokens = [(_tokens(group, "fixed"), _tokens(group, "hsa")) for group in groups]
-    for count in range(len(groups), 0, -1):
+    longer = max((sum(arm) for arm in zip(*tokens, strict=True)), default=0)
+    # Even spacing makes the tokens of a part about proportional to its size: start a little above and walk down.
+    first = len(groups) if longer <= budget else min(len(groups), len(groups) * budget // longer + 8)
+    for count in range(first, 0, -1):
         chosen = [number * len(groups) // count for number in range(count)]
         if max(sum(tokens[number][arm] for number in chosen) for arm in (0, 1)) <= budget:
             return [groups[number] for number in chosen]

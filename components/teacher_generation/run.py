@@ -9,14 +9,16 @@ finally correct behaviour is kept; a few episodes keep the whole retry, so that 
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from components.avatar.agent.examples import Mistake, Trajectory, write_rows
 from components.avatar.agent.plans import Plan, play, possible_mistakes, take
-from components.avatar.errors import SystemFault
+from components.avatar.errors import Fault, InputError, SystemFault
 from components.avatar.harness.schema import Family
 from components.avatar.simulator.merchant import Merchant, load_merchant
-from components.avatar.simulator.sampling import sample_scenarios
+from components.avatar.simulator.sampling import Pool, sample_scenarios
 from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import SemanticAction
@@ -24,6 +26,9 @@ from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
 from components.teacher_generation.settings import Settings
 
+K = TypeVar("K")
+
+FAMILY_SLOTS = 60  # resolution of the families' shares
 REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
 
 
@@ -60,9 +65,8 @@ def run(*, merchant: Path, output: Path, settings: Settings, seed: int, progress
     write_json(output / "acceptance.json", report)
     if len(kept) < settings.min_accepted * len(scenarios):
         worst = "; ".join(f"{reason} ({n})" for reason, n in reasons.most_common(3))
-        raise SystemFault(
-            f"the teacher solved {len(kept)} of {len(scenarios)} scenarios (min_accepted {settings.min_accepted}): {worst}"
-        )
+        solved = f"the teacher solved {len(kept)} of {len(scenarios)} scenarios"
+        raise SystemFault(f"{solved} (min_accepted {settings.min_accepted}): {worst}")
     write_rows(output / "trajectories.jsonl", kept)
     metrics = {
         "trajectories": Metric(len(kept), 1),
@@ -72,6 +76,54 @@ def run(*, merchant: Path, output: Path, settings: Settings, seed: int, progress
     return metrics | {
         f"acceptance_rate.{family}": Metric(accepted[family] / n, n) for family, n in sorted(tried.items())
     }
+
+
+def draw_scenarios(world: Merchant, settings: Settings, seed: int) -> list[Scenario]:
+    """`settings.episodes` training scenarios in random order. Raises InputError for a family that the merchant cannot
+    train."""
+    known = Pool(world, "train").families()
+    weights = settings.families or {family: 1.0 for family in known if family != Family.OUTAGE}
+    if unknown := sorted(set(weights) - set(known)):
+        allowed = ", ".join(sorted(known))
+        raise InputError(
+            [Fault("settings", "families", family, f"a family of {world.name}: {allowed}") for family in unknown]
+        )
+    if settings.outage_rate and Family.OUTAGE not in known:
+        raise InputError(
+            [Fault("settings", "outage_rate", str(settings.outage_rate), f"0: no tool of {world.name} can fail")]
+        )
+    total = sum(weights.values())
+    shares = {family: (1 - settings.outage_rate) * weight / total for family, weight in weights.items()}
+    shares[Family.OUTAGE] = settings.outage_rate
+    # sample_scenarios draws its families in equal shares, so a family's share is the number of times it is listed.
+    listed = [family for family, count in apportion(shares, FAMILY_SLOTS).items() for _ in range(count)]
+    scenarios: list[Scenario] = []
+    for questions, count in apportion(settings.questions_per_episode, settings.episodes).items():
+        scenarios += sample_scenarios(
+            world,
+            count,
+            seed * 100 + questions,
+            "train",
+            listed,
+            fault_rate=settings.fault_rate,
+            questions_per_episode=questions,
+            prefix=f"{world.name}-train-{seed}-{questions}q",
+        )
+    random.Random(f"scenarios:{seed}").shuffle(scenarios)
+    return scenarios
+
+
+def apportion(weights: Mapping[K, float], total: int) -> dict[K, int]:
+    """`total` divided by `weights` in whole numbers (largest remainders); a positive weight gets at least 1 where
+    there is room."""
+    whole = sum(weights.values())
+    exact = {key: weight / whole * total for key, weight in weights.items()}
+    counts = {key: max(int(value), int(value > 0)) for key, value in exact.items()}
+    order = sorted(exact, key=lambda key: exact[key] - counts[key], reverse=True)
+    while (left := total - sum(counts.values())) > 0:
+        for key in order[:left]:
+            counts[key] += 1
+    return counts
 
 
 def solve_scenario(

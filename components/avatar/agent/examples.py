@@ -81,6 +81,7 @@ def example_from_episode(
     example_id: str,
     scenario: Scenario,
     harness: Harness,
+    first_message: str,
     result: EpisodeResult,
     operators: tuple[str, ...] = (),
     strength: float = 0.0,
@@ -104,7 +105,7 @@ def example_from_episode(
         strength=strength,
         harness_digest=harness.digest,
         harness=harness,
-        first_message=scenario.questions[0].text,
+        first_message=first_message,
         segments=segments,
     )
 

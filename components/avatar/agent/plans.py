@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.avatar.agent.chat import Chat
-from components.avatar.agent.episode import EpisodeState
 from components.avatar.agent.examples import Mistake
 from components.avatar.agent.parser import call_text
-from components.avatar.agent.types import Generation
 from components.avatar.harness.schema import HookCheck
 from components.avatar.simulator.oracle import next_action, realise
 from components.avatar.simulator.session import Session
@@ -25,9 +22,14 @@ from components.avatar.simulator.types import Observation, SemanticAction
 class Turn:
     """A call (`name` set) or a reply."""
 
-    text: str = ""
+    reply: str = ""
     name: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """As the agent writes it."""
+        return self.reply if self.name is None else call_text(self.name, self.arguments)
 
 
 class Plan:
@@ -64,27 +66,27 @@ def play(session: Session, plan: Plan) -> tuple[SemanticAction, ...]:
     done = False
     while not done:
         observation = take(session, plan.turn(session))
-        if plan.last is not None and observation.role != "system":
+        if plan.last is not None and (observation.done or observation.role != "system"):
             actions.append(plan.last)
         done = observation.done
     return tuple(actions)
 
 
 def take(session: Session, turn: Turn) -> Observation:
-    return session.reply(turn.text) if turn.name is None else session.call(turn.name, turn.arguments)
+    return session.reply(turn.reply) if turn.name is None else session.call(turn.name, turn.arguments)
 
 
 def possible_mistakes(session: Session, action: SemanticAction) -> list[HookCheck]:
     """The checks that a slip in place of `action` would break, by the hooks of the session's harness."""
     right = _turn(session, action)
-    checks = dict.fromkeys(hook.check for hook in session.harness.hooks if hook.retries > 0)
+    checks = dict.fromkeys(hook.check for hook in session.harness.hooks)
     return [check for check in checks if slip(session, action, right, check) is not None]
 
 
 def slip(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
     """A turn that breaks `check` instead of the `right` one; None where that is not possible. Built from the right
     text, so that it needs no wording of its own in any language."""
-    hook = next((hook for hook in session.harness.hooks if hook.check == check), None)
+    hook = next((hook for hook in session.harness.hooks if hook.check == check and hook.retries > 0), None)
     if hook is None:
         return None
     if check == HookCheck.SKILL_LOADED and action.kind == "skill":
@@ -94,17 +96,17 @@ def slip(session: Session, action: SemanticAction, right: Turn, check: HookCheck
     if action.kind != "reply":
         return None
     if check == HookCheck.REPLY_LENGTH:
-        words = right.text.split()
+        words = right.reply.split()
         return Turn(
             " ".join((words * (session.harness.limits.reply_words // max(1, len(words)) + 1))[:-1] + words[-1:])
         )
     if check == HookCheck.FORBIDDEN_WORDING and hook.arguments.get("words"):
-        return Turn(f"{hook.arguments['words'][0].capitalize()}! {right.text}")
+        return Turn(f"{hook.arguments['words'][0].capitalize()}! {right.reply}")
     if check == HookCheck.REPLY_FORMAT:
         ending = hook.arguments.get("ends_with", "")
-        return Turn(right.text.removesuffix(ending).rstrip()) if ending and right.text.endswith(ending) else None
+        return Turn(right.reply.removesuffix(ending).rstrip()) if ending and right.reply.endswith(ending) else None
     if check == HookCheck.FACT_CHECK:
-        wrong = _other_number(right.text, session.question.link_id)
+        wrong = _other_number(right.reply, session.question.link_id)
         return Turn(wrong) if wrong is not None else None
     return None
 
@@ -116,7 +118,7 @@ def _turn(session: Session, action: SemanticAction) -> Turn:
 
 def _premature(session: Session) -> str:
     """What the oracle would say with what it knows now, which without a skill and without facts is too early."""
-    return _turn(session, SemanticAction("reply", session.question.family)).text
+    return _turn(session, SemanticAction("reply", session.question.family)).reply
 
 
 def _other_number(text: str, link_id: int | None) -> str | None:
@@ -127,18 +129,3 @@ def _other_number(text: str, link_id: int | None) -> str | None:
         return None
     last = numbers[-1]
     return f"{text[: last.start()]}{int(last[0]) + 1}{text[last.end() :]}"
-
-
-class PlanActor:
-    """Plays one plan through the episode loop."""
-
-    def __init__(self, plan: Plan, chat: Chat) -> None:
-        self.plan = plan
-        self.chat = chat
-
-    def act(self, states: list[EpisodeState]) -> list[Generation]:
-        """One turn for the one live episode."""
-        [state] = states
-        turn = self.plan.turn(state.session)
-        text = turn.text if turn.name is None else call_text(turn.name, turn.arguments)
-        return [Generation(tuple(self.chat.agent_ids(text)), text, "stop")]
