@@ -6,6 +6,7 @@ meanings. render: the system message's text and the tools as the chat template t
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -49,4 +50,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `... | head` ends quietly
     sys.exit(main())

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from components.avatar.harness.draw import Draw
-from components.avatar.harness.names import name_words
+from components.avatar.harness.names import clean_name, name_words
 from components.avatar.harness.operators import OPERATORS
 from components.avatar.harness.schema import Harness
 from components.avatar.harness.words import WordBank
@@ -57,7 +57,7 @@ def augment(
         raise ValueError(f"strength {strength}; allowed: 0 to 1")
     if operators is not None and (unknown := set(operators) - set(OPERATORS)):
         raise ValueError(f"unknown operators {sorted(unknown)}; allowed: {list(OPERATORS)}")
-    draw = Draw(rng, bank, strength, exclude)
+    draw = Draw(rng, bank, strength, exclude, frozenset(map(clean_name, names(harness))))
     applied = []
     for name, operator in OPERATORS.items():
         if operators is not None:

@@ -96,7 +96,11 @@ def _tool(one: Tool, bound: Binding | None, two: Tool, rebound: Binding | None) 
     if (bound and bound.capability) != (rebound and rebound.capability) or translated != new_meaning:
         yield Change("tools", "binding_changed", one.name, bound, rebound, "behaviour")
     if _renamed(one.parameters, arguments) != _renamed(two.parameters, {}):
-        yield Change("tools", "parameters_changed", one.name, one.parameters, two.parameters, "behaviour")
+        # Which skills the loading tool lists follows from the skills, whose own changes are reported apart.
+        loads = bound is not None and bound.capability == Capability.LOAD_SKILL
+        same = _renamed(_unlisted(one.parameters), arguments) == _renamed(_unlisted(two.parameters), {})
+        effect: Effect = "surface" if loads and same else "behaviour"
+        yield Change("tools", "parameters_changed", one.name, one.parameters, two.parameters, effect)
     elif [arguments[name] for name in one.argument_names()] != list(two.argument_names()):
         yield Change("tools", "arguments_reordered", one.name, one.argument_names(), two.argument_names(), "surface")
 
@@ -188,7 +192,9 @@ def _same_meaning(old: Harness, name: str, new: Harness, twin: str) -> bool:
 
 
 def _same_skill(one: Skill, two: Skill) -> bool:
-    return bool(one.handles) and one.kind == two.kind and set(one.handles) == set(two.handles)
+    if one.kind != two.kind or set(one.handles) != set(two.handles):
+        return False
+    return bool(one.handles) or one.description == two.description or one.body == two.body
 
 
 def _effect_of_tool(binding: Binding | None) -> Effect:
@@ -207,6 +213,14 @@ def _renamed(parameters: dict[str, Any], names: dict[str, str]) -> dict[str, Any
     properties = {names.get(name, name): schema for name, schema in parameters.get("properties", {}).items()}
     required = sorted(str(names.get(name, name)) for name in parameters.get("required", ()))
     return parameters | {"properties": properties, "required": required}
+
+
+def _unlisted(parameters: dict[str, Any]) -> dict[str, Any]:
+    properties = {
+        name: {key: value for key, value in schema.items() if key != "enum"}
+        for name, schema in parameters.get("properties", {}).items()
+    }
+    return parameters | {"properties": properties}
 
 
 def _short(value: Any, limit: int = 70) -> str:

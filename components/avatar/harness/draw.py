@@ -25,6 +25,9 @@ class Draw:
     bank: WordBank
     strength: float
     exclude: Collection[str] = ()
+    own: frozenset[str] = (
+        frozenset()
+    )  # cleaned names of the original: a new name that was another thing's would confuse
     renamed: dict[str, str] = field(default_factory=dict)
     banks: Banks = field(default_factory=banks)
 
@@ -51,7 +54,7 @@ class Draw:
             plausible=plausible,
             arbitrary=0.15 + 0.55 * self.strength,
             opaque=0.1 * self.strength,
-            taken=taken,
+            taken=self.own.union(taken),
             exclude=self.exclude,
             longest=longest,
         )
@@ -64,7 +67,7 @@ class Draw:
             plausible=[plausible],
             arbitrary=0.1 + 0.4 * self.strength,
             opaque=0.03 * self.strength,
-            taken=taken,
+            taken=self.own.union(taken),
             exclude=self.exclude,
             longest=1,
         )

@@ -145,7 +145,7 @@ def _argument_findings(hook: Hook, field: str) -> Iterator[Finding]:
 
 def _persona_findings(harness: Harness, hook: Hook, field: str) -> Iterator[Finding]:
     prompt = " ".join(text for block in harness.prompt for text in (block.text, *block.items))
-    banned = [word for other in harness.hooks for word in _forbidden(other)]
+    banned = [word for other in harness.hooks for word in other.forbidden_words()]
     for name in ("ends_with", "address"):
         marker = hook.arguments.get(name)
         if not isinstance(marker, str) or not marker.strip():
@@ -161,11 +161,6 @@ def _persona_findings(harness: Harness, hook: Hook, field: str) -> Iterator[Find
                 yield error(
                     "marker-forbidden", HARNESS, f"{field}.arguments.{name}", found, "a marker that may be said"
                 )
-
-
-def _forbidden(hook: Hook) -> list[str]:
-    words = hook.arguments.get("words", ()) if hook.check == HookCheck.FORBIDDEN_WORDING else ()
-    return [word for word in words if isinstance(word, str) and word] if isinstance(words, list | tuple) else []
 
 
 def _reference_findings(harness: Harness) -> Iterator[Finding]:

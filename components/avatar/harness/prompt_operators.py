@@ -57,11 +57,13 @@ def change_persona(harness: Harness, draw: Draw) -> Harness:
     A marker that the prompt does not state is left alone: the agent could not know the new one.
     """
     stated = " ".join(text for block in harness.prompt for text in (block.text, *block.items))
+    banned = [word.lower() for hook in harness.hooks for word in hook.forbidden_words()]
     for marker, wordings in (("address", draw.banks.persona.address), ("ends_with", draw.banks.persona.ends_with)):
         for old in {hook.arguments.get(marker) for hook in harness.hooks if hook.check == HookCheck.REPLY_FORMAT}:
             if not isinstance(old, str) or not old or edits.word_pattern(old).search(stated) is None:
                 continue
-            new = draw.fresh(wordings.of(draw.split), old)
+            allowed = [text for text in wordings.of(draw.split) if not any(word in text.lower() for word in banned)]
+            new = draw.fresh(allowed, old)
             if new is None:
                 continue
             pattern = edits.word_pattern(old)

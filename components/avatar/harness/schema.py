@@ -176,6 +176,11 @@ class Hook(Frozen):
     message: str
     arguments: dict[str, Any] = Field(default_factory=dict)
 
+    def forbidden_words(self) -> list[str]:
+        """The words that this hook forbids; none for every other check and for malformed arguments."""
+        words = self.arguments.get("words") if self.check == HookCheck.FORBIDDEN_WORDING else None
+        return [word for word in words if isinstance(word, str) and word] if isinstance(words, list | tuple) else []
+
 
 class Harness(Frozen):
     """One state of one merchant's harness. Equality and digests are by content."""

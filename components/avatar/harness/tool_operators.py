@@ -95,9 +95,7 @@ def reorder_tools(harness: Harness, draw: Draw) -> Harness:
 
 
 def withdraw_tool(harness: Harness, draw: Draw) -> Harness:
-    """Takes one tool away that no text mentions, unless another tool does the same or it is the last one that looks
-    something up.
-    """
+    """Takes away one tool that no text mentions; at least one tool that looks something up remains."""
     mentions = " ".join(edits.texts(harness))
     bound = [tool for tool in harness.tools if tool.name in harness.bindings]
     candidates = [t for t in bound if harness.bindings[t.name].capability in WITHDRAWABLE]

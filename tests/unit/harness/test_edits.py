@@ -1,0 +1,36 @@
+"""Renaming and digests: names follow mentions and nothing else, digests follow content."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.avatar.harness.edits import edit_texts, rename_mentions, rename_tools, texts
+from components.avatar.harness.schema import Harness, Limits
+
+
+def test_a_plain_word_is_a_name_only_in_backticks(harness: Harness) -> None:
+    noted = edit_texts(harness, lambda text: text + " Call `now` now, not price_checker.")
+    renamed = rename_tools(noted, {"now": "current_link", "price_check": "cost"})
+    for text in texts(renamed):
+        assert text.endswith("Call `current_link` now, not price_checker.")
+    assert "Prices come from cost, never" in "\n".join(texts(renamed))
+
+
+def test_names_can_be_swapped(harness: Harness) -> None:
+    swapped = rename_mentions(harness, {"price_check": "coupon.find", "coupon.find": "price_check"})
+    assert swapped.skills[0].body.startswith("# Deals\n- Call `price_check`, then `coupon.find`.")
+
+
+def test_each_module_has_its_own_digest(harness: Harness) -> None:
+    assert len(set(harness.digests.values())) == 4
+    changed = harness.model_copy(update={"limits": Limits(reply_words=31, tool_calls=4, turns=6)})
+    differing = {module for module in harness.digests if harness.digests[module] != changed.digests[module]}
+    assert differing == {"prompt"} and changed.digest != harness.digest
+
+
+@given(words=st.integers(8, 120))
+def test_equal_content_equal_digest(harness: Harness, words: int) -> None:
+    assert harness.digest  # computed before the copy: a copy must not carry it over
+    limits = Limits(reply_words=words, tool_calls=4, turns=6)
+    changed = harness.model_copy(update={"limits": limits})
+    assert (changed.digest == harness.digest) == (words == harness.limits.reply_words)
+    assert Harness.model_validate(changed.model_dump()).digest == changed.digest
