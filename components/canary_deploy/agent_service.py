@@ -25,7 +25,7 @@ from fastapi import FastAPI, HTTPException, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from components.avatar.agent.chat import Chat
+from components.avatar.agent.chat import TEMPLATE_PATH, Chat
 from components.avatar.agent.episode import Actor, Start, run_episodes
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import InputError, SystemFault
@@ -51,8 +51,16 @@ class ServerArguments(Frozen):
     """Tokens of one agent turn; as in evaluation."""
     max_context: int = Field(default=2048, ge=256)
 
-    def as_list(self) -> list[str]:
-        return [f"{name}={value}" for name, value in sorted(self.model_dump().items())]
+
+def release_digest(model: Path, arguments: ServerArguments) -> str:
+    """Digest of what a service on folder `model` answers with. Reads every byte of the folder; raises InputError when
+    it is missing.
+
+    The template that renders is this code's, whatever the folder holds, so it counts among the arguments.
+    """
+    rendered = {"rendered_template": content_digest(TEMPLATE_PATH.read_text(encoding="utf-8"))}
+    stated = [f"{name}={value}" for name, value in sorted({**arguments.model_dump(), **rendered}.items())]
+    return release_of(model, stated).digest
 
 
 @dataclass
@@ -298,7 +306,7 @@ def load_agent(
         ModelActor(client, temperature=0.0, max_new_tokens=arguments.max_new_tokens),
         Chat(tokenizer),
         watch,
-        release_of(model, arguments.as_list()).digest,
+        release_digest(model, arguments),
         max_context=arguments.max_context,
         batch_size=batch_size,
         reuse_replies=reuse_replies,

@@ -90,7 +90,8 @@ class _ArmFailed(Exception):
 
 
 class Router:
-    """Routing, measuring and logging; the app below is its HTTP face. `client` speaks to the arms; default: over the network."""
+    """Routing, measuring and logging; the app below is its HTTP face. `client` speaks to the arms; default: over the
+    network."""
 
     def __init__(self, settings: RouterSettings, client: httpx.AsyncClient | None = None) -> None:
         self.settings = settings

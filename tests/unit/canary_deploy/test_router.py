@@ -1,4 +1,5 @@
-"""The router against arms that are only a transport: stickiness, fallback, the event log, kill, promotion, read-back, restart."""
+"""The router against arms that are only a transport: stickiness, fallback, the event log, kill, promotion, read-back,
+restart."""
 
 import json
 from collections.abc import Callable
