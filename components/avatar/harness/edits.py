@@ -81,12 +81,13 @@ def rename_mentions(harness: Harness, names: Mapping[str, str]) -> Harness:
     if not mentioned:
         return harness
     forms = [re.escape(f"`{old}`") for old in mentioned]
-    forms += [rf"(?<![\w`]){re.escape(old)}(?![\w`])" for old in mentioned if not old.isalpha() or not old.islower()]
+    forms += [rf"(?<![\w`]){re.escape(old)}(?![\w`])" for old in mentioned if not _ordinary(old)]
     pattern = re.compile("|".join(sorted(forms, key=len, reverse=True)))
 
     def replace(match: re.Match[str]) -> str:
         found = match[0]
-        return f"`{mentioned[found[1:-1]]}`" if found.startswith("`") else mentioned[found]
+        new = mentioned[found.strip("`")]
+        return f"`{new}`" if found.startswith("`") or _ordinary(new) else new
 
     return edit_texts(harness, lambda text: pattern.sub(replace, text))
 
@@ -104,6 +105,11 @@ def word_pattern(text: str) -> re.Pattern[str]:
     before = r"(?<!\w)" if text[:1].isalnum() else ""
     after = r"(?!\w)" if text[-1:].isalnum() else ""
     return re.compile(before + re.escape(text) + after)
+
+
+def _ordinary(name: str) -> bool:
+    """Whether `name` could be a word of the text rather than a name."""
+    return name.isalpha() and name.islower()
 
 
 def _renamed_arguments(tool: Tool, names: Mapping[str, str]) -> Tool:

@@ -16,6 +16,8 @@ def reword_rule(rule: str, draw: Draw) -> str:
     pattern, phrases = _phrases()
 
     def swap(match: re.Match[str]) -> str:
+        if match[0].startswith("`"):
+            return match[0]  # the name of a tool or skill, whatever words it is made of
         phrase = phrases[match[0].lower()]
         options = phrase.same if draw.split == "train" else phrase.heldout
         new = draw.fresh(options, match[0].lower())
@@ -33,7 +35,7 @@ def reword_rule(rule: str, draw: Draw) -> str:
 def _phrases() -> tuple[re.Pattern[str], dict[str, Phrase]]:
     phrases = {text.lower(): phrase for phrase in banks().phrases for text in (*phrase.same, *phrase.heldout)}
     longest_first = sorted(phrases, key=len, reverse=True)
-    return re.compile(r"\b(?:" + "|".join(map(re.escape, longest_first)) + r")\b", re.IGNORECASE), phrases
+    return re.compile(r"`[^`\n]*`|\b(?:" + "|".join(map(re.escape, longest_first)) + r")\b", re.IGNORECASE), phrases
 
 
 def _unframed(rule: str) -> str:

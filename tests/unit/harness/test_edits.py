@@ -1,10 +1,14 @@
 """Renaming and digests: names follow mentions and nothing else, digests follow content."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.avatar.harness.augment import augment
 from components.avatar.harness.edits import edit_texts, rename_mentions, rename_tools, texts
 from components.avatar.harness.schema import Harness, Limits
+from components.avatar.harness.words import word_bank
 
 
 def test_a_plain_word_is_a_name_only_in_backticks(harness: Harness) -> None:
@@ -12,7 +16,7 @@ def test_a_plain_word_is_a_name_only_in_backticks(harness: Harness) -> None:
     renamed = rename_tools(noted, {"now": "current_link", "price_check": "cost"})
     for text in texts(renamed):
         assert text.endswith("Call `current_link` now, not price_checker.")
-    assert "Prices come from cost, never" in "\n".join(texts(renamed))
+    assert "Prices come from `cost`, never" in "\n".join(texts(renamed))
 
 
 def test_names_can_be_swapped(harness: Harness) -> None:
@@ -34,3 +38,11 @@ def test_equal_content_equal_digest(harness: Harness, words: int) -> None:
     changed = harness.model_copy(update={"limits": limits})
     assert (changed.digest == harness.digest) == (words == harness.limits.reply_words)
     assert Harness.model_validate(changed.model_dump()).digest == changed.digest
+
+
+def test_rewording_leaves_names_alone(harness: Harness) -> None:
+    named = rename_tools(harness, {"load_skill": "retrieve", "price_check": "fetch"})
+    for seed in range(30):
+        new = augment(named, random.Random(seed), bank=word_bank("train"), strength=1, operators=["reword_rule_items"])
+        rules = "\n".join(new.harness.prompt[2].items)
+        assert "`retrieve`" in rules and "`fetch`" in rules
