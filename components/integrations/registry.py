@@ -45,7 +45,7 @@ class Lineage:
     harness_digest: str
     data_digest: str
     code_version: str
-    pipeline_run: str
+    pipeline_run: str = ""
 
 
 @dataclass(frozen=True)

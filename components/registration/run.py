@@ -7,7 +7,7 @@ that was not verified.
 
 import math
 import tempfile
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,10 @@ def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str,
                 check_model_folder(folder)
         except InputError as error:
             faults += error.faults
-    wanted = [field.name for field in fields(Lineage)]
-    faults += [Fault("lineage", name, "nothing", "a value") for name in wanted if not lineage.get(name)]
+    wanted = {field.name: field.default is MISSING for field in fields(Lineage)}  # name -> required
+    faults += [
+        Fault("lineage", name, "nothing", "a value") for name in wanted if wanted[name] and not lineage.get(name)
+    ]
     faults += [Fault("lineage", name, "unknown", ", ".join(wanted)) for name in lineage if name not in wanted]
     path = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
     models: Any = None
