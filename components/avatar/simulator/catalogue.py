@@ -6,7 +6,7 @@ Times of day ("22:30") are those of the stream's evening; the simulated clock co
 import re
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -134,6 +134,7 @@ class Catalogue(Frozen):
         return content_digest([[p.model_dump(mode="json") for p in self.products], self.recorded])
 
 
+@lru_cache(maxsize=4096)
 def attribute_key(name: str) -> str:
     """`Skin_Type`, `skin type` and `skin-type` are one attribute."""
     return " ".join(re.split(r"[\s_\-]+", name.strip().lower()))

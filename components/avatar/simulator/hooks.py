@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -47,16 +48,23 @@ def message_passes(text: str) -> bool:
     )
 
 
-def form_faults(text: str, harness: Harness) -> list[str]:
-    """Verifiable form rules that `text` breaks, by id: the limit of words (with or without a hook) and the format and wording hooks."""
-    broken = []
-    length_hooks = [hook.id for hook in harness.hooks if hook.check == HookCheck.REPLY_LENGTH]
-    if not length_passes(text, harness):
-        broken.append(length_hooks[0] if length_hooks else "reply_words")
-    for hook in harness.hooks:
-        if not persona_passes(hook, text):
-            broken.append(hook.id)
-    return broken
+@dataclass(frozen=True)
+class Form:
+    """The verifiable form of one text: the limit of words (with or without a hook), and ids of broken format and wording hooks."""
+
+    length: bool
+    persona: tuple[str, ...]
+    length_rule: str = "reply_words"
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        return self.persona if self.length else (self.length_rule, *self.persona)
+
+
+def form_of(text: str, harness: Harness) -> Form:
+    rule = next((hook.id for hook in harness.hooks if hook.check == HookCheck.REPLY_LENGTH), "reply_words")
+    persona = tuple(hook.id for hook in harness.hooks if not persona_passes(hook, text))
+    return Form(length_passes(text, harness), persona, rule)
 
 
 def persona_passes(hook: Hook, text: str) -> bool:

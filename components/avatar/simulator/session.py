@@ -136,12 +136,13 @@ class Session:
         """A reply to the viewer: a correction (system) while a failing hook has retries, else the next message (user) or the end."""
         turn = self._open_turn()
         claims = self._claims(text)
-        broken = [hook for hook in self.harness.hooks if not self._reply_passes(hook, text, claims)]
+        form = hooks.form_of(text, self.harness)
+        broken = [hook for hook in self.harness.hooks if not self._reply_passes(hook, form, claims)]
         for hook in broken:
             if turn.spent.get(hook.id, 0) < hook.retries:
                 turn.spent[hook.id] = turn.spent.get(hook.id, 0) + 1
                 return self._correct(hook.message)
-        self._settle(text, claims, broken)
+        self._settle(text, form, claims, broken)
         if turn.index + 1 < self._questions:
             return self._ask(turn.index + 1)
         return self._end(StopReason.DONE)
@@ -366,18 +367,18 @@ class Session:
         values = frozenset() if name is None else frozenset(self.turn.truth(FactKind.ATTRIBUTE, (context.link, name)))
         return extract(text, context.family, self.catalogue, values)
 
-    def _reply_passes(self, hook: Hook, text: str, claims: Claims) -> bool:
+    def _reply_passes(self, hook: Hook, form: hooks.Form, claims: Claims) -> bool:
         if hook.point != HookPoint.BEFORE_REPLY:
             return True
         if hook.check == HookCheck.SKILL_LOADED:
             return not self._skill_needed() or not self.turn.skill_available
         if hook.check == HookCheck.REPLY_LENGTH:
-            return hooks.length_passes(text, self.harness)
+            return form.length
         if hook.check == HookCheck.FACT_CHECK:
             return not false_claims(claims, self.turn.context, self.known)
-        return hooks.persona_passes(hook, text)
+        return hook.id not in form.persona
 
-    def _settle(self, text: str, claims: Claims, broken: list[Hook]) -> None:
+    def _settle(self, text: str, form: hooks.Form, claims: Claims, broken: list[Hook]) -> None:
         """Scores the reply that stands."""
         turn = self.turn
         words = hooks.word_count(text)
@@ -389,9 +390,8 @@ class Session:
         )
         attempted = any(s.attempts for s in turn.needs) or not any(s.affordable for s in turn.needs)
         verdict = rewards.judge(claims, turn.context, requirements, unavailable, turn.truth, self.known, attempted)
-        form = set(hooks.form_faults(text, self.harness))
-        form |= {hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED}
-        effectiveness = rewards.effectiveness(verdict, len(form))
+        rules = dict.fromkeys([*form.broken, *(hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED)])
+        effectiveness = rewards.effectiveness(verdict, len(rules))
         wanted = [s for s in turn.needs if s.affordable]
         made = sum(1 for s in wanted if s.ok or (s.attempts and not s.available))
         limit = self.harness.limits.reply_words
@@ -407,7 +407,6 @@ class Session:
                 length_penalty=rewards.length_penalty(words, limit),
             )
         )
-        persona = all(hooks.persona_passes(hook, text) for hook in self.harness.hooks)
         self.replies.append(
             Reply(
                 question_id=turn.question.id,
@@ -417,8 +416,8 @@ class Session:
                 effectiveness=effectiveness,
                 false_claims=verdict.false_claims,
                 missing_facts=verdict.missing_facts,
-                broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *sorted(form)])),
-                persona_kept=persona,
+                broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *rules])),
+                persona_kept=not form.persona,
                 fabricated=verdict.fabricated,
                 unavailable=verdict.unavailable,
                 seconds=self.clock - turn.started,

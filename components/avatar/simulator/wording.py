@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from components.avatar.harness.schema import Harness, HookCheck, HookPoint
-from components.avatar.simulator.hooks import form_faults, word_count, word_pattern
+from components.avatar.simulator.hooks import form_of, word_count, word_pattern
 
 SENTENCES: Mapping[str, tuple[str, ...]] = {
     "price": (
@@ -226,10 +226,10 @@ def say(situation: str, values: Mapping[str, object], harness: Harness, rng: ran
     tried: list[str] = []
     for offset in range(len(wordings)):
         text = persona.dress(wordings[(first + offset) % len(wordings)].format_map(dict(values)), address_first)
-        if not form_faults(text, harness):
+        if not form_of(text, harness).broken:
             return text
         tried.append(text)
-    return min(tried, key=lambda text: (len(form_faults(text, harness)), word_count(text)))
+    return min(tried, key=lambda text: (len(form_of(text, harness).broken), word_count(text)))
 
 
 class Persona:
