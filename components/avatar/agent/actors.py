@@ -1,4 +1,5 @@
-"""Who acts in an episode: a model, the oracle, and scripted policies that must score low (a reward that likes one of them is broken)."""
+"""Who acts in an episode: a model, the oracle, and scripted policies that must score low (a reward that likes one of
+them is broken)."""
 
 import random
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """What may come next inside a call: the pure logic of constrained decoding, byte by byte, without a model.
 
-A turn that starts with `<tool_call>` is read by `CallReader`, a small JSON reader that knows where it stands. In three places the
-harness decides what may follow: the name of the tool, the keys of that tool's arguments, and the value of an argument that means a
-skill. Everywhere else the agent is free, and a turn that is not a call at all is never limited. What is no JSON ends the limits: the
-parser will say so.
+A turn that starts with `<tool_call>` is read by `CallReader`, a small JSON reader that knows where it stands. In three
+places the harness decides what may follow: the name of the tool, the keys of that tool's arguments, and the value of
+an argument that means a skill. Everywhere else the agent is free, and a turn that is not a call at all is never
+limited. What is no JSON ends the limits: the parser will say so.
 """
 
 import json
@@ -21,7 +21,8 @@ _SCALAR = frozenset(b"-+.0123456789eEtrufalsn")  # numbers, true, false, null
 
 @dataclass(frozen=True)
 class CallNames:
-    """The strings that a harness allows, JSON-escaped UTF-8. `skill_arguments`: tool -> the argument that takes a skill's name."""
+    """The strings that a harness allows, JSON-escaped UTF-8. `skill_arguments`: tool -> the argument that takes a
+    skill's name."""
 
     tools: dict[bytes, tuple[bytes, ...]]
     skills: tuple[bytes, ...]
@@ -71,7 +72,8 @@ Place = Literal["start", "free", "value", "key", "colon", "comma", "string", "sc
 class CallReader:
     """Where a turn stands. `read(byte)` gives the next state; `choices()` what an open string may become.
 
-    `place` is what is expected next; `start` = still inside the marker, `free` = no limits any more. `nesting` are the open brackets.
+    `place` is what is expected next; `start` = still inside the marker, `free` = no limits any more. `nesting` are the
+    open brackets.
     """
 
     place: Place = "start"

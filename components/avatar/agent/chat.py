@@ -1,8 +1,8 @@
 """Between conversations and token ids: the only place that renders.
 
-The template (`chat_template.jinja`) travels in the model's folder and renders whole conversations for trainers and foreign clients. The
-episode loop renders piece by piece, because ids of the past are carried and never re-tokenised; `Chat` checks at start that both give
-the same ids. No tokens are added to the vocabulary.
+The template (`chat_template.jinja`) travels in the model's folder and renders whole conversations for trainers and
+foreign clients. The episode loop renders piece by piece, because ids of the past are carried and never re-tokenised;
+`Chat` checks at start that both give the same ids. No tokens are added to the vocabulary.
 """
 
 import re
@@ -25,13 +25,15 @@ TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 START, END = "<|im_start|>", "<|im_end|>"
 PROMPTS_KEPT = 256  # rendered system messages kept by harness digest
 
-# Lone surrogates cannot be encoded; direction overrides and tag characters hide text from the people who moderate a stream.
+# Lone surrogates cannot be encoded; direction overrides and tag characters hide text from the people who moderate a
+# stream.
 _UNPRINTABLE = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Chat:
-    """Renders for one tokenizer. Installs the template in it; raises InputError if the tokenizer lacks ChatML or splits it differently."""
+    """Renders for one tokenizer. Installs the template in it; raises InputError if the tokenizer lacks ChatML or
+    splits it differently."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self.tokenizer = tokenizer
@@ -51,8 +53,9 @@ class Chat:
         self._check()
 
     def neutralise(self, text: str) -> str:
-        """`text` of a viewer, tool or merchant made safe: it cannot form a special token or a call marker, cannot hide text by direction
-        overrides or tag characters, and can always be encoded. Ordinary text is unchanged, except that line ends become LF."""
+        """`text` of a viewer, tool or merchant made safe: it cannot form a special token or a call marker, cannot hide
+        text by direction overrides or tag characters, and can always be encoded. Ordinary text is unchanged, except
+        that line ends become LF."""
         return self._markers.sub(_opened, _printable(text))
 
     def prompt_ids(self, harness: Harness, message: str) -> list[int]:
@@ -120,7 +123,8 @@ class Chat:
         ]  # type: ignore[return-value]
 
     def _check(self) -> None:
-        """Carried pieces and the whole conversation must give the same ids, else training and serving would see different text."""
+        """Carried pieces and the whole conversation must give the same ids, else training and serving would see
+        different text."""
         call = call_text("price_check", {"link": 3})
         whole = self.messages_ids(
             [

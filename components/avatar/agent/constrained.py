@@ -1,9 +1,9 @@
 """Constrained decoding: from the call grammar to logits. Works with every tokenisation of the allowed strings.
 
-In an open string that the harness decides, only tokens that keep to it are allowed; they are found by their bytes: a token is allowed
-if it continues an allowed string, or ends it and goes on in a way that is JSON. Elsewhere a token is forbidden only if it opens a key
-where no argument is left (a tool without arguments). What depends on the harness is a few look-ups of prefixes; what needs a walk over
-many tokens depends on the place alone and is kept for all harnesses.
+In an open string that the harness decides, only tokens that keep to it are allowed; they are found by their bytes: a
+token is allowed if it continues an allowed string, or ends it and goes on in a way that is JSON. Elsewhere a token is
+forbidden only if it opens a key where no argument is left (a tool without arguments). What depends on the harness is a
+few look-ups of prefixes; what needs a walk over many tokens depends on the place alone and is kept for all harnesses.
 """
 
 import bisect
@@ -26,7 +26,8 @@ _NONE_LEFT = CallNames(tools={}, skills=(), skill_arguments={})
 
 
 class TokenTable:
-    """The bytes of every token of a byte-level vocabulary. Special tokens have none: never allowed where the harness decides."""
+    """The bytes of every token of a byte-level vocabulary. Special tokens have none: never allowed where the harness
+    decides."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         alphabet = _byte_alphabet()
@@ -43,7 +44,8 @@ class TokenTable:
         self._opening_nothing = lru_cache(maxsize=1024)(self._opening_nothing_uncached)
 
     def allowed(self, state: CallReader, names: CallNames) -> list[int] | None:
-        """Ids that keep to the harness in an open string that it decides; None elsewhere, or when nothing could be allowed."""
+        """Ids that keep to the harness in an open string that it decides; None elsewhere, or when nothing could be
+        allowed."""
         choices = state.choices(names)
         if choices is None:
             return None
@@ -110,7 +112,8 @@ class Constraint:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Character -> byte of byte-level BPE: printable Latin-1 stands for itself, the other bytes for U+0100 upwards, in order."""
+    """Character -> byte of byte-level BPE: printable Latin-1 stands for itself, the other bytes for U+0100 upwards, in
+    order."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     alphabet = {chr(byte): byte for byte in plain}
     rest = (byte for byte in range(256) if chr(byte) not in alphabet)

@@ -1,13 +1,14 @@
 """The one episode loop: teacher, RL, evaluation and canary all run this.
 
-An episode is a sequence of ids that only ever grows: prompt, agent turn, observation, agent turn, ... Ids are carried, never
-re-tokenised, so what a trainer sees is exactly what the model saw and wrote.
+An episode is a sequence of ids that only ever grows: prompt, agent turn, observation, agent turn, ... Ids are carried,
+never re-tokenised, so what a trainer sees is exactly what the model saw and wrote.
 
-Limits, in the order in which they end an episode: the session's own (calls, retries), then the context. A turn that is cut at
-`actor.max_new_tokens` counts as malformed; its missing closing token is added as the environment's, not the agent's.
+Limits, in the order in which they end an episode: the session's own (calls, retries), then the context. A turn that is
+cut at `actor.max_new_tokens` counts as malformed; its missing closing token is added as the environment's, not the
+agent's.
 
-Errors: whatever the agent does is data. A `SystemFault` of the actor ends the episodes it was acting for unscored; a backend that
-fails `MAX_FAILURES` times running is down, and the fault is raised.
+Errors: whatever the agent does is data. A `SystemFault` of the actor ends the episodes it was acting for unscored; a
+backend that fails `MAX_FAILURES` times running is down, and the fault is raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -89,8 +90,9 @@ def run_episodes(
 ) -> list[EpisodeResult]:
     """Run every start to its end; results stand in the order of `starts`.
 
-    `concurrent` episodes are live at a time and take their turns together, so that a model client can batch them and keep their caches.
-    `max_context` bounds prompt and episode in tokens. `on_progress(done, total)` is called when episodes end.
+    `concurrent` episodes are live at a time and take their turns together, so that a model client can batch them and
+    keep their caches. `max_context` bounds prompt and episode in tokens. `on_progress(done, total)` is called when
+    episodes end.
     """
     waiting: Iterator[int] = iter(range(len(starts)))
     live: dict[int, EpisodeState] = {}

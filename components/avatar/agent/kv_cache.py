@@ -1,7 +1,9 @@
-"""Keys and values of the past: one buffer for the rows of a batch, and a store of prefixes between the turns of episodes.
+"""Keys and values of the past: one buffer for the rows of a batch, and a store of prefixes between the turns of
+episodes.
 
-Removed from the textbook: `DynamicCache` copies the whole past at every token (torch.cat), and left padding shifts rows against each
-other. Here every row starts at position 0 and grows in place; a row is copied only when it enters or leaves the buffer.
+Removed from the textbook: `DynamicCache` copies the whole past at every token (torch.cat), and left padding shifts
+rows against each other. Here every row starts at position 0 and grows in place; a row is copied only when it enters or
+leaves the buffer.
 
 Shapes: L layers, B rows, H key/value heads, C capacity in tokens, D head size.
 """
@@ -42,12 +44,14 @@ class RowBuffer:
         self._data[:, :, target, :, :tokens] = self._data[:, :, source, :, :tokens]
 
     def view(self, first: int, positions: torch.Tensor, real: torch.Tensor | None, width: int) -> "RowView":
-        """The model's `cache` for one forward pass: tokens at `positions` (b, q) of rows `first`...; `real` (b, q) masks padding."""
+        """The model's `cache` for one forward pass: tokens at `positions` (b, q) of rows `first`...; `real` (b, q)
+        masks padding."""
         return RowView(self._data[:, :, first : first + len(positions)], positions, real, width)
 
 
 class RowView:
-    """What attention needs for one forward pass over some rows: writes the new keys and values, returns the rows up to `width`."""
+    """What attention needs for one forward pass over some rows: writes the new keys and values, returns the rows up to
+    `width`."""
 
     def __init__(self, data: torch.Tensor, positions: torch.Tensor, real: torch.Tensor | None, width: int) -> None:
         self._data = data
@@ -83,7 +87,8 @@ class PrefixStore:
         self._lengths: dict[int, int] = {}
 
     def longest(self, ids: Sequence[int]) -> tuple[tuple[int, ...], torch.Tensor] | None:
-        """The longest stored sequence that is a proper prefix of `ids` (the last token is always computed: it gives the logits)."""
+        """The longest stored sequence that is a proper prefix of `ids` (the last token is always computed: it gives
+        the logits)."""
         for length in sorted(self._lengths, reverse=True):
             if length < len(ids):
                 key = tuple(ids[:length])

@@ -1,11 +1,14 @@
 """From the text of one agent turn to a call or a reply. Never raises: whatever a model writes is data.
 
-Strict form: the turn is one call, `<tool_call>{"name": "...", "arguments": {...}}</tool_call>`, or plain text. A few slips whose
-meaning is beyond doubt are repaired and *counted*: a repair hides overfitting, so strict and repaired parses are reported apart.
+Strict form: the turn is one call, `<tool_call>{"name": "...", "arguments": {...}}</tool_call>`, or plain text. A few
+slips whose meaning is beyond doubt are repaired and *counted*: a repair hides overfitting, so strict and repaired
+parses are reported apart.
 
-Repaired: text around the call; further calls after the first (one call a turn, the first counts); a missing end marker; up to three
-missing closing braces; `arguments` absent, empty, or an object encoded as a string; a bare JSON call without markers.
-Rejected: duplicate keys, NaN and infinities, lone surrogates, arguments that are not an object, unknown top-level keys, empty text.
+Repaired: text around the call; further calls after the first (one call a turn, the first counts); a missing end
+marker; up to three missing closing braces; `arguments` absent, empty, or an object encoded as a string; a bare JSON
+call without markers.
+Rejected: duplicate keys, NaN and infinities, lone surrogates, arguments that are not an object,
+unknown top-level keys, empty text.
 """
 
 import json
@@ -93,7 +96,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 
 def _decode(text: str) -> tuple[Any, str]:
-    """First JSON value of `text` and what follows it. Python's decoder alone lets duplicate keys, NaN and lone surrogates pass."""
+    """First JSON value of `text` and what follows it. Python's decoder alone lets duplicate keys, NaN and lone
+    surrogates pass."""
     try:
         value, end = _DECODER.raw_decode(text)
         json.dumps(value, ensure_ascii=False).encode()

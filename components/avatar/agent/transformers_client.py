@@ -1,11 +1,12 @@
 """The in-process model client: batched generation with any transformers causal language model that has full attention.
 
-Removed from the textbook (`model.generate`): no left padding, no copy of the past at every token, no prompt computed twice. Rows of a
-batch start at position 0 of one buffer; the keys and values of an episode are kept between its turns, a system message that several
-prompts share is computed once, and a row that has ended leaves the batch at once.
+Removed from the textbook (`model.generate`): no left padding, no copy of the past at every token, no prompt computed
+twice. Rows of a batch start at position 0 of one buffer; the keys and values of an episode are kept between its turns,
+a system message that several prompts share is computed once, and a row that has ended leaves the batch at once.
 
-Greedy ids do not depend on the batch as far as the dtype permits: each row attends to its own tokens only, so only the order of
-summation inside a matrix product can differ. In float32 that flips no choice but an exact tie; in bfloat16 near-ties can flip.
+Greedy ids do not depend on the batch as far as the dtype permits: each row attends to its own tokens only, so only the
+order of summation inside a matrix product can differ. In float32 that flips no choice but an exact tie; in bfloat16
+near-ties can flip.
 """
 
 import random
@@ -52,10 +53,12 @@ class _Row:
 
 
 class TransformersClient:
-    """Implements `ModelClient`. `decoding` constrained: names and argument keys of calls are limited to each prompt's harness.
+    """Implements `ModelClient`. `decoding` constrained: names and argument keys of calls are limited to each prompt's
+    harness.
 
-    `batch_size` rows are decoded together. `kept_bytes` bounds the keys and values that are kept between calls of `generate`; they are
-    dropped when the weights change. Not a copy: the model is used as it is, in its dtype, or under autocast to `autocast` if given.
+    `batch_size` rows are decoded together. `kept_bytes` bounds the keys and values that are kept between calls of
+    `generate`; they are dropped when the weights change. Not a copy: the model is used as it is, in its dtype, or
+    under autocast to `autocast` if given.
     """
 
     def __init__(
@@ -97,7 +100,8 @@ class TransformersClient:
         temperature: float,
         seeds: list[int] | None = None,
     ) -> list[Generation]:
-        """One generation a prompt, in order. `temperature` 0 is greedy; else a row's samples depend on its seed alone, not on the batch.
+        """One generation a prompt, in order. `temperature` 0 is greedy; else a row's samples depend on its seed alone,
+        not on the batch.
 
         `logprobs` are those of the distribution sampled from (after temperature and constraint; greedy: temperature 1).
         """
@@ -188,7 +192,8 @@ class TransformersClient:
         return live, self._extend([(row.known, row.prompt) for row in live])
 
     def _extend(self, rows: Sequence[tuple[int, list[int]]]) -> torch.Tensor:
-        """Bring slot i from `known` tokens to its whole sequence; last hidden states, (rows, hidden). Rows sorted by what is new."""
+        """Bring slot i from `known` tokens to its whole sequence; last hidden states, (rows, hidden). Rows sorted by
+        what is new."""
         states: list[torch.Tensor] = []
         first = 0
         while first < len(rows):
@@ -218,7 +223,8 @@ class TransformersClient:
     def _forward(
         self, first: int, tokens: torch.Tensor, positions: torch.Tensor, real: torch.Tensor | None
     ) -> torch.Tensor:
-        """Hidden states (b, q, hidden) of `tokens` (b, q) at `positions` of the rows from `first` on; `real` marks what is not padding."""
+        """Hidden states (b, q, hidden) of `tokens` (b, q) at `positions` of the rows from `first` on; `real` marks
+        what is not padding."""
         width = int(positions.max()) + 1
         seen = torch.arange(width, device=self._device) <= positions[:, :, None]
         return self._decoder(
@@ -230,7 +236,8 @@ class TransformersClient:
         ).last_hidden_state
 
     def _sample(self, logits: torch.Tensor, live: list[_Row], temperature: float) -> list[int]:
-        """One token a row; appends its log-probability to the row. `logits`: (rows, vocabulary), float32, changed in place."""
+        """One token a row; appends its log-probability to the row. `logits`: (rows, vocabulary), float32, changed in
+        place."""
         for slot, row in enumerate(live):
             if row.constraint:
                 row.constraint.mask(logits[slot])

@@ -1,4 +1,5 @@
-"""Fixtures of the agent's tests: the tiny random-weight model (made once a checkout) and the real tokenizer that comes with it."""
+"""Fixtures of the agent's tests: the tiny random-weight model (made once a checkout) and the real tokenizer that comes
+with it."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ GOOD = '{"name": "price_check", "arguments": {"link": 3}}'
 PRICE = ParsedCall("price_check", {"link": 3})
 REPAIRED = ParsedCall("price_check", {"link": 3}, repaired=True)
 
-# The numbers are those of the list of inputs that broke other agents; an input that is not the parser's to judge passes through it.
+# The numbers are those of the list of inputs that broke other agents; what is not the parser's to judge passes.
 CASES = [
     (
         '1 no parameters, arguments {}""',
