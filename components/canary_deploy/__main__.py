@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--gain", type=float, default=0.1, help="relative gain to be found (mode superior)")
     one.add_argument("--cuped-r", type=float, default=0.0, help="correlation of a room's GMV with its history")
     one.add_argument("--step-days", type=float, default=1.0, help="days on each ramp step")
-    one.add_argument("--config", type=Path, help="YAML: a canary section, or a profile that has one")
+    one.add_argument("--config", type=Path, help="YAML: the settings, or a profile that has them")
 
     one = commands.add_parser("decide", help="decide on events and a rollout state; prints the decision")
     one.add_argument("events", type=Path, nargs="+", help="JSONL files of exposures and outcomes")
@@ -160,10 +160,9 @@ def _config(path: Path | None) -> CanaryConfig:
         data = yaml.safe_load(_text(path)) or {}
     except yaml.YAMLError as error:
         raise InputError([file_fault(path, str(error), "YAML")]) from error
-    if isinstance(data, dict) and isinstance(data.get("canary"), dict):
-        data = data["canary"]
-    if isinstance(data, dict) and isinstance(data.get("decision"), dict):
-        data = data["decision"]
+    for section in ("canary_deploy", "canary"):  # a profile nests them
+        if isinstance(data, dict) and isinstance(data.get(section), dict):
+            data = data[section]
     try:
         return CanaryConfig.model_validate(data)
     except ValidationError as error:

@@ -226,14 +226,14 @@ def events_to_detect(seed: int, error_share: float, limit: int = 60, config: Can
     rng = random.Random(seed)
     stream = healthy_stream(seed, rooms=60)
     last = next(e for e in reversed(stream.events) if isinstance(e, Exposure) and e.arm is Arm.CANARY)
-    extra: Events = [
-        last.model_copy(
-            update={"id": f"burst-{i}", "at": stream.state.now, "tool_errors": int(rng.random() < error_share)}
-        )
-        for i in range(limit)
-    ]
+    log = EventLog(stream.state.rollout, config.currency)
+    for event in stream.events:
+        log.add(event)
     for count in range(1, limit + 1):
-        events = stream.events + extra[:count]
-        if _with(stream, events, routed=_routed(events)).decide(config).verdict is Verdict.ROLLBACK:
+        faulty = int(rng.random() < error_share)
+        log.add(last.model_copy(update={"id": f"burst-{count}", "at": stream.state.now, "tool_errors": faulty}))
+        routed = {**stream.state.routed, Arm.CANARY: stream.state.routed[Arm.CANARY] + count}
+        state = stream.state.model_copy(update={"routed": routed})
+        if decide(build_evidence(log, state, config), config).verdict is Verdict.ROLLBACK:
             return count
     return limit + 1

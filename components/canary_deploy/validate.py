@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -151,7 +152,13 @@ def validate(
     by_mode = {mode: config.model_copy(update={"mode": mode}) for mode in Mode}
     pool = population(Shop(), POOL_ROOMS, np.random.default_rng(seed), config.slo_ms, config.kill_events)
     jobs = jobs or os.cpu_count() or 1
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_keep_pool, initargs=(pool,)) as workers:
+    with ExitStack() as stack:
+        if jobs == 1:  # a process of its own would cost more than it saves
+            _keep_pool(pool)
+            run_all = map
+        else:
+            workers = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_keep_pool, initargs=(pool,))
+            run_all = stack.enter_context(workers).map
 
         def decisions(effect: float, count: int, mode: Mode, cuped: bool = False) -> list[tuple[str, int]]:
             step = 50
@@ -159,7 +166,7 @@ def validate(
                 (seed + 1 + 7919 * index, min(step, count - start), effect, by_mode[mode], cuped)
                 for index, start in enumerate(range(0, count, step))
             ]
-            return [row for rows in workers.map(_roll_out_many, tasks) for row in rows]
+            return [row for rows in run_all(_roll_out_many, tasks) for row in rows]
 
         started = time.monotonic()
         aa_paths = gmv_paths(pool, rooms, runs, 0.0, np.random.default_rng(seed + 2))
