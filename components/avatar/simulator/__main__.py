@@ -107,7 +107,7 @@ def guess(text: str, merchant: Merchant) -> Question:
     nearest = max(usable, key=similarity)
     slots = {**nearest.slots, **({"city": city} if city and "city" in nearest.slots else {})}
     family, link = nearest.family, nearest.link_id
-    if numbers and link is not None:
+    if numbers and link is not None and family is not None:
         link = numbers[0]
         if link not in merchant.catalogue.by_link and family in LINK_FAMILIES:
             slots["asks"], family = family.value, Family.UNKNOWN_LINK

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from components.avatar.errors import Fault, InputError
-from components.avatar.harness.strict import parse_json, read_text, validate
 from components.avatar.harness.schema import Frozen, content_digest
+from components.avatar.harness.strict import parse_json, read_text, validate
 
 STREAM_START = "20:00"  # our choice: the evening peak of live shopping
 CENT = Decimal("0.01")

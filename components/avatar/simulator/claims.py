@@ -41,16 +41,16 @@ _WORDED = re.compile(rf"\b({'|'.join(NUMBER_WORDS)})(?=[\s-](?:{_DAY}|{_MONTH}|{
 _CODE = re.compile(r"\b(?=[A-Z0-9]*[A-Z])(?=[A-Z0-9]*\d)[A-Z0-9]{4,}\b")
 _CODE_AFTER = re.compile(r"\b(?:code|voucher|coupon)s?:?\s+[\"'“]?([A-Z][A-Z0-9]{2,})\b")
 
-_MONEY = frozenset({K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_MINIMUM})
-_DAYS = frozenset({K.SHIPPING_DAYS, K.RETURN_DAYS})
+_MONEY = (K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_MINIMUM)
+_DAYS = (K.SHIPPING_DAYS, K.RETURN_DAYS)
 
 _TICKET = r"(?:coupon|code|voucher|discount)"
 _BEFORE: dict[K, str] = {  # cue words that stand before the number
-    K.PAYS: rf"(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}\b{_TICKET}|\bpays?|final(?: price)?|comes? to|down to"
+    K.PAYS: rf"(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}\b{_TICKET}|\bpays?|final(?: price)?(?: is)?|comes? to|down to"
     r"|drops? to|becomes|total(?: is)?|brings? it to|makes? it|afterwards",
     K.COUPON_MINIMUM: r"minimum|at least|over|above|spend(?:ing)?|orders? (?:of|from)",
     K.COUPON_VALUE: rf"saves?|saving|takes?|takes off|minus|worth|gives(?: you)?|cuts|knocks|less|{_TICKET} (?:of|for)",
-    K.FLASH_PRICE: r"flash(?: sale| deal)?(?: price)?|sale price|deal(?: price)?",
+    K.FLASH_PRICE: r"flash(?: sale| deal)?(?: price)?(?: is)?|sale price(?: is)?|deal(?: price)?(?: is)?",
     K.PRICE: r"price(?: is)?|costs?|listed|list price|usual(?:ly)?|regular(?:ly)?|original(?:ly)?|normal(?:ly)?|was"
     r"|instead of|down from|rather than|full price|from",
     K.STOCK: r"stock|inventory|only|have|left|count",
@@ -71,6 +71,7 @@ _AFTER: dict[K, str] = {  # cue words that stand after it
     K.WARRANTY_MONTHS: r"warranty|guarantee",
     K.COUPON_PERCENT: r"off|discount|less",
 }
+_COUNTED = tuple(kind for kind in _BEFORE if kind != K.COUPON_PERCENT)
 _BEFORE_CUES = {kind: re.compile(rf"\b(?:{words})\b") for kind, words in _BEFORE.items()}
 _AFTER_CUES = {kind: re.compile(rf"\b(?:{words})\b") for kind, words in _AFTER.items()}
 _CLAUSE_START = re.compile(r"[.!?;\n](?:\s|$)")
@@ -129,6 +130,7 @@ class NumberClaim:
     link: int | None
     currency: str | None
     text: str
+    bare: bool = False  # no sign and no unit
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _numbers(text: str, family: Family, mentions: list[tuple[int, int]]) -> tupl
             value *= 12
         sign = (match["symbol"] or match["currency"] or "").strip()
         claims.append(
-            NumberClaim(kinds, value, _link_at(match.start(), mentions), _CURRENCIES.get(sign), match[0].strip())
+            NumberClaim(kinds, value, _link_at(match.start(), mentions), _CURRENCIES.get(sign), match[0].strip(), plain)
         )
     return claims, links
 
@@ -203,13 +205,13 @@ def _kinds(match: re.Match[str], before: str, after: str, family: Family) -> tup
     if match["pieces"]:
         return (K.STOCK,)
     if match["days"]:
-        return _nearest(before, after, _DAYS) or tuple(k for k in default if k in _DAYS) or tuple(sorted(_DAYS))
+        return _nearest(before, after, _DAYS) or tuple(k for k in default if k in _DAYS) or _DAYS
     if match["symbol"] or match["currency"]:
         return _nearest(before, after, _MONEY) or tuple(k for k in default if k in _MONEY) or (K.PRICE,)
-    return _nearest(before, after, frozenset(_BEFORE) - {K.COUPON_PERCENT}) or default
+    return _nearest(before, after, _COUNTED) or default
 
 
-def _nearest(before: str, after: str, allowed: frozenset[K]) -> tuple[K, ...]:
+def _nearest(before: str, after: str, allowed: tuple[K, ...]) -> tuple[K, ...]:
     """The kind whose cue stands nearest to the number; ties go to the cue after it."""
     starts = [match.end() for match in _CLAUSE_START.finditer(before)]
     before = before[starts[-1] :] if starts else before

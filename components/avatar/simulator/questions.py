@@ -1,25 +1,63 @@
 """Viewers' questions and stream events: the two JSONL logs of a merchant's folder."""
 
 from pathlib import Path
-from typing import Any
+
+from pydantic import ConfigDict, Field
 
 from components.avatar.errors import Fault
+from components.avatar.harness.schema import Family, Frozen, Harness, Limits
 from components.avatar.harness.strict import validate
-from components.avatar.harness.schema import Family, Harness, Limits
-from components.avatar.simulator.catalogue import Catalogue, attribute_key, read_jsonl
+from components.avatar.simulator.catalogue import Amount, Catalogue, attribute_key, read_jsonl
 from components.avatar.simulator.families import LINK_FAMILIES
 from components.avatar.simulator.scenario import Question, StreamEvent
 
-EVENT_FIELDS: dict[str, dict[str, type]] = {
-    "price": {"link_id": int, "amount": str},
-    "stock": {"link_id": int, "stock": int},
-    "flash_sale": {"link_id": int, "price": str, "ends_s": int},
-    "on_air": {"link_id": int},
-    "rule_added": {"block": str, "item": str},
-    "limit_changed": {},
-    "tool_renamed": {"from": str, "to": str},
-    "tool_withdrawn": {"name": str},
+
+class _Price(Frozen):
+    link_id: int
+    amount: Amount
+
+
+class _Stock(Frozen):
+    link_id: int
+    stock: int = Field(ge=0)
+
+
+class _Flash(Frozen):
+    link_id: int
+    price: Amount
+    ends_s: float = Field(ge=0)  # seconds of the stream
+
+
+class _OnAir(Frozen):
+    link_id: int
+
+
+class _Rule(Frozen):
+    block: str
+    item: str = Field(min_length=1)
+
+
+class _Renamed(Frozen):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_alias=True)
+    old: str = Field(alias="from")
+    to: str = Field(min_length=1)
+
+
+class _Withdrawn(Frozen):
+    name: str
+
+
+EVENT_VALUES: dict[str, type[Frozen]] = {
+    "price": _Price,
+    "stock": _Stock,
+    "flash_sale": _Flash,
+    "on_air": _OnAir,
+    "rule_added": _Rule,
+    "limit_changed": Limits,  # any of its fields; checked together with some legal others
+    "tool_renamed": _Renamed,
+    "tool_withdrawn": _Withdrawn,
 }
+_SOME_LIMITS = {name: 8 for name in Limits.model_fields}
 
 
 def read_questions(path: Path, catalogue: Catalogue | None, faults: list[Fault]) -> tuple[Question, ...]:
@@ -55,11 +93,14 @@ def read_events(
         event = validate(StreamEvent, row, path, faults, f"line {number}")
         if event is None:
             continue
-        found = list(_event_faults(event, catalogue, harness, path, f"line {number}.value"))
-        faults.extend(found)
-        if not found:
+        before = len(faults)
+        _event_faults(event, catalogue, harness, path, f"line {number}.value", faults)
+        if len(faults) == before:
             events.append(event)
-    return tuple(sorted(events, key=lambda event: event.at_s))
+    events.sort(key=lambda event: event.at_s)
+    if harness is not None:
+        _tool_faults(events, harness, path, faults)
+    return tuple(events)
 
 
 def _question_faults(question: Question, catalogue: Catalogue, path: Path, where: str):
@@ -79,27 +120,35 @@ def _question_faults(question: Question, catalogue: Catalogue, path: Path, where
             yield Fault(str(path), f"{where}.slots.attribute", repr(asked), f"one of {allowed} (link {link})")
 
 
-def _event_faults(event: StreamEvent, catalogue: Catalogue | None, harness: Harness | None, path: Path, where: str):
-    value: dict[str, Any] = event.value
-    fields = EVENT_FIELDS[event.kind]
-    for name, kind in fields.items():
-        if not isinstance(value.get(name), kind) or isinstance(value.get(name), bool):
-            yield Fault(str(path), f"{where}.{name}", repr(value.get(name)), f"{kind.__name__} (event {event.kind})")
-            return
-    if event.kind == "limit_changed":
-        for name, number in value.items():
-            if name not in Limits.model_fields or not isinstance(number, int):
-                yield Fault(
-                    str(path),
-                    f"{where}.{name}",
-                    repr(number),
-                    f"an integer limit: one of {sorted(Limits.model_fields)}",
-                )
-    elif unknown := sorted(set(value) - set(fields)):
-        yield Fault(str(path), where, f"unknown {unknown}", f"only {sorted(fields)}")
-    if catalogue is not None and "link_id" in fields and value["link_id"] not in catalogue.by_link:
-        yield Fault(str(path), f"{where}.link_id", repr(value["link_id"]), "a link of the catalogue")
-    if harness is not None and event.kind in ("tool_renamed", "tool_withdrawn"):
-        name = value.get("from", value.get("name"))
-        if harness.tool(name) is None:
-            yield Fault(str(path), where, repr(name), f"a tool of the harness: {[tool.name for tool in harness.tools]}")
+def _event_faults(
+    event: StreamEvent,
+    catalogue: Catalogue | None,
+    harness: Harness | None,
+    path: Path,
+    where: str,
+    faults: list[Fault],
+) -> None:
+    value = {**_SOME_LIMITS, **event.value} if event.kind == "limit_changed" else event.value
+    if validate(EVENT_VALUES[event.kind], value, path, faults, where) is None:
+        return
+    link = value.get("link_id")
+    if catalogue is not None and link is not None and link not in catalogue.by_link:
+        faults.append(Fault(str(path), f"{where}.link_id", repr(link), "a link of the catalogue"))
+    if harness is not None and event.kind == "rule_added" and all(b.id != value["block"] for b in harness.prompt):
+        allowed = f"a prompt block: {[block.id for block in harness.prompt]}"
+        faults.append(Fault(str(path), f"{where}.block", repr(value["block"]), allowed))
+
+
+def _tool_faults(events: list[StreamEvent], harness: Harness, path: Path, faults: list[Fault]) -> None:
+    """Renames and withdrawals must name a tool that exists by then: an earlier event may have renamed it."""
+    names = {tool.name for tool in harness.tools}
+    for event in events:
+        if not event.kind.startswith("tool_"):
+            continue
+        name = event.value["from"] if event.kind == "tool_renamed" else event.value["name"]
+        if name not in names:
+            found = f"{name!r} at {event.at_s:g} s"
+            faults.append(Fault(str(path), event.kind, found, f"a tool of that moment: {sorted(names)}"))
+        names.discard(name)
+        if event.kind == "tool_renamed":
+            names.add(event.value["to"])

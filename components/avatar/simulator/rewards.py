@@ -22,6 +22,7 @@ from components.avatar.simulator.verify import Context, false_attribute, false_c
 
 BAD_CALL = 0.5  # our choice: two useless calls undo a perfect lookup
 BAD_SKILL = 0.5
+_MARKUP = re.compile(r'[{\[]\s*"|"\s*[}\]]|<\|?/?\w+\|?>')  # a tool result or a call marker read out is no answer
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def judge(
         wrong.append("cannot_check")
     if fabricated and not wrong:
         wrong.append("made_up")
-    talk = bool(requirements) or _is_talk(claims.text, context.question.text)
+    talk = (bool(requirements) or _is_talk(claims.text, context.question.text)) and not _MARKUP.search(claims.text)
     return Verdict(
         accuracy=float(not wrong and not missing),
         answered=not missing and talk and not (declined and not must_decline),

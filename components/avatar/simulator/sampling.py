@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from components.avatar.harness.schema import Capability, Family, Harness
+from components.avatar.harness.schema import Family, Harness
 from components.avatar.simulator.catalogue import Catalogue, Product, attribute_key
 from components.avatar.simulator.families import FACT_FAMILIES, LINK_FAMILIES, SUPPORTED, needs_of
 from components.avatar.simulator.merchant import Merchant

@@ -308,36 +308,32 @@ class Session:
         needed = self._skill_needed()
         right = skill is not None and skill in turn.skills
         fault = self._plan.next(Capability.LOAD_SKILL)
+        body = skill.body if skill is not None else compact({"error": "unknown_skill"})
+        text, readable = (body, {}) if fault is None else faulty_text(fault, {"body": body})
         turn.skill_attempts += 1
         if fault is not None:
             self.faults += 1
             self.clock += TIMEOUT_SECONDS if fault == FaultKind.TIMEOUT else 0.0
-        elif skill is not None and skill.name in self.loaded:
+        if skill is None or skill.name in self.loaded or (readable is None and turn.skill_attempts > 2):
             turn.bad_calls += 1
-        elif skill is None:
-            turn.bad_calls += 1
-        elif not right and skill.kind == "reply":
-            turn.wrong_skills.add(skill.name)
-        if skill is not None and fault is None and skill.name not in self.loaded:
+        if skill is not None and readable is not None and skill.name not in self.loaded:
             self.loaded.append(skill.name)
-        decoy = skill is not None and skill.kind == "reply" and not skill.handles
+            if not right and skill.kind == "reply":
+                turn.wrong_skills.add(skill.name)
         self.calls.append(
             CallRecord(
                 name=name,
                 arguments=arguments,
                 capability=Capability.LOAD_SKILL,
                 known=skill is not None,
-                ok=skill is not None and fault is None,
+                ok=skill is not None and readable is not None,
                 fault=None if fault is None else fault.value,
-                decoy=decoy,
+                decoy=skill is not None and skill.kind == "reply" and not skill.handles,
                 expected=needed and right,
                 right_tool=needed,
             )
         )
-        if fault is not None:
-            text, _ = faulty_text(fault, {"skill": asked, "body": skill.body if skill else ""})
-            return Observation("tool", text)
-        return Observation("tool", skill.body if skill is not None else compact({"error": "unknown_skill"}))
+        return Observation("tool", text)
 
     def _skill_needed(self) -> bool:
         return bool(self.turn.skills) and not any(skill.name in self.loaded for skill in self.turn.skills)

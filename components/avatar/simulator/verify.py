@@ -51,10 +51,10 @@ def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
     for clock in claims.clocks:
         if clock not in lookup(K.FLASH_ENDS, link) and clock not in context.question.text:
             wrong.append(clock)
-    for code in sorted(claims.codes):
-        if not any(code in lookup(K.COUPON_CODE, subject) for subject in {link, *claims.links}):
-            wrong.append(code)
     subjects = {link} if not claims.links or link in claims.links else claims.links
+    for code in sorted(claims.codes):
+        if not any(code in lookup(K.COUPON_CODE, subject) for subject in subjects):
+            wrong.append(code)
     for kind in _STATED:
         if kind in claims.says and not _statement_holds(kind, subjects, claims, context, lookup):
             wrong.append(kind.value)
@@ -93,6 +93,8 @@ def unsupported(claims: Claims, context: Context, lookup: Lookup) -> bool:
 
 def _number_holds(claim: NumberClaim, claims: Claims, context: Context, lookup: Lookup) -> bool:
     link = claim.link if claim.link is not None else context.link
+    if claim.bare and claim.value == context.question.link_id:
+        return True  # "25 is ..." names the link
     product = context.catalogue.by_link.get(link)  # type: ignore[arg-type]
     if claim.currency is not None and product is not None and claim.currency != product.price.currency:
         return False
@@ -134,6 +136,9 @@ def _statement_holds(kind: FactKind, subjects: Iterable[Any], claims: Claims, co
 
 def _states(fact: Fact, claims: Claims, context: Context) -> bool:
     kind, subject, value = fact
+    about = subject[0] if isinstance(subject, tuple) else subject
+    if isinstance(about, int) and claims.links and about not in claims.links:
+        return False  # said of another product
     if kind == K.ON_AIR:
         if value is None:
             return not claims.links and (
@@ -141,14 +146,14 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
             )
         return value in claims.links if isinstance(value, int) else value in claims.text
     if value is True:
-        return kind in claims.says and (kind != K.UNKNOWN_LINK or not claims.links or subject in claims.links)
+        return kind in claims.says
     if kind == K.COUPON_CODE:
         return value in claims.codes
     if kind == K.FLASH_ENDS:
         return value in claims.clocks
     if kind == K.ATTRIBUTE:
         return _contains(claims.text, value)
-    link = subject[0] if isinstance(subject, tuple) else subject if isinstance(subject, int) else context.link
+    link = about if isinstance(about, int) else context.link
     return any(
         claim.value == value
         and (not claim.kinds or kind in claim.kinds)
