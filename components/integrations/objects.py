@@ -121,7 +121,6 @@ class S3Objects:
     def __init__(self, bucket: str, prefix: str, settings: S3Settings) -> None:
         self.bucket = bucket
         self.prefix = prefix.strip("/")
-        self._where = f"s3://{bucket} at {settings.endpoint_url or 'AWS'}"
         config = Config(
             region_name=settings.region,
             retries={"max_attempts": settings.max_attempts, "mode": "standard"},
@@ -131,6 +130,7 @@ class S3Objects:
         )
         secret = _secret(settings.secret_file, settings.secret_profile) if settings.secret_file else {}
         self._client = boto3.Session(**secret).client("s3", endpoint_url=settings.endpoint_url, config=config)
+        self._where = f"s3://{bucket} at {self._client.meta.endpoint_url}"
         self._transfer = TransferConfig(
             multipart_threshold=settings.part_mib * MIB, multipart_chunksize=settings.part_mib * MIB, max_concurrency=4
         )
