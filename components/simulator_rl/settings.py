@@ -52,5 +52,7 @@ class Settings(Frozen):
     def _whole_batches(self) -> "Settings":
         episodes = self.groups_per_step * self.group_size
         if episodes % self.episodes_per_batch:
-            raise ValueError(f"episodes_per_batch must divide groups_per_step * group_size = {episodes}, not {self.episodes_per_batch}")
+            raise ValueError(
+                f"episodes_per_batch {self.episodes_per_batch} must divide the {episodes} episodes of a step"
+            )
         return self

@@ -40,7 +40,9 @@ def episode_metrics(episodes: Sequence[Judged], known_names: frozenset[str]) -> 
     calls = [call for r in results for call in r.calls]
     replies = [reply for r in results for reply in r.replies]
     named = [(e.harness, call) for e in scored for call in e.result.calls]
-    disturbed = [r for r in results if (r.faults or r.corrections) and not any(reply.unavailable for reply in r.replies)]
+    disturbed = [
+        r for r in results if (r.faults or r.corrections) and not any(reply.unavailable for reply in r.replies)
+    ]
     attempts = {kind: sum(r.parse.get(kind, 0) for r in results) for kind in ("strict", "repaired", "failed")}
     total_attempts = sum(attempts.values())
     return {
@@ -58,7 +60,10 @@ def episode_metrics(episodes: Sequence[Judged], known_names: frozenset[str]) -> 
         "persona_rate": rate(reply.persona_kept for reply in replies),
         "violation_rate": rate(bool(reply.broken_rules) for reply in replies),
         "strict_parse_rate": (attempts["strict"] / total_attempts if total_attempts else float("nan"), total_attempts),
-        "repaired_parse_rate": (attempts["repaired"] / total_attempts if total_attempts else float("nan"), total_attempts),
+        "repaired_parse_rate": (
+            attempts["repaired"] / total_attempts if total_attempts else float("nan"),
+            total_attempts,
+        ),
         "replied_rate": rate(bool(r.replies) for r in results),
         "tokens_per_reply": _ratio(sum(sum(r.agent_mask) for r in results), len(replies)),
         "system_faults": (float(len(episodes) - len(scored)), len(episodes)),
@@ -66,7 +71,8 @@ def episode_metrics(episodes: Sequence[Judged], known_names: frozenset[str]) -> 
 
 
 def absent_names(harness: Harness, name: str, arguments: dict[str, object]) -> set[str]:
-    """The tool name, or the skill name of a load, that the harness does not have; empty when all names stand in the prompt."""
+    """The tool name, or the skill name of a load, that the harness does not have; empty when all names stand in the
+    prompt."""
     tool = harness.tool(name)
     if tool is None:
         return {name}
@@ -90,7 +96,9 @@ class PairedDifference:
     n: int
 
 
-def paired_difference(a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 4000) -> PairedDifference:
+def paired_difference(
+    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = 4000
+) -> PairedDifference:
     """`a[i]` and `b[i]` are the same case twice. Raises ValueError for unequal lengths or no pair."""
     if len(a) != len(b) or not a:
         raise ValueError(f"need pairs, got {len(a)} and {len(b)}")
@@ -105,5 +113,7 @@ def paired_qualities(
 ) -> tuple[list[float], list[float]]:
     """Values of the scenarios that both lists scored, in the order of `first`."""
     other = {e.result.scenario_id: e for e in second if e.result.score is not None}
-    pairs = [(e, other[e.result.scenario_id]) for e in first if e.result.score is not None and e.result.scenario_id in other]
+    pairs = [
+        (e, other[e.result.scenario_id]) for e in first if e.result.score is not None and e.result.scenario_id in other
+    ]
     return [value(a) for a, _ in pairs], [value(b) for _, b in pairs]

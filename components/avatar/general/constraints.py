@@ -1,7 +1,7 @@
 """Constraints on a text that a program can verify without any model: the currency of the `general` metric.
 
-Each constraint is a small value with its own wording and its own test; the kinds follow the verifiable-instruction idea of IFEval.
-"""
+Each constraint is a small value with its own wording and its own test; the kinds follow the verifiable-instruction
+idea of IFEval."""
 
 import json
 import re
@@ -74,7 +74,7 @@ _CHECKS = {
     Kind.JSON_ONLY: lambda text, c: _is_json(text),
     Kind.STARTS_WITH: lambda text, c: text.lower().startswith(c.word.lower()),
     Kind.ENDS_WITH: lambda text, c: text.lower().rstrip(" .!\"'").endswith(c.word.lower().rstrip(" .!\"'")),
-    Kind.QUOTED: lambda text, c: len(text) > 2 and text[0] in "\"“" and text[-1] in "\"”",
+    Kind.QUOTED: lambda text, c: len(text) > 2 and text[0] in '"“' and text[-1] in '"”',
     Kind.NO_COMMA: lambda text, c: "," not in text,
     Kind.PARAGRAPHS: lambda text, c: len([p for p in re.split(r"\n\s*\n", text) if p.strip()]) == c.number,
     Kind.POSTSCRIPT: lambda text, c: re.search(r"^\s*P\.?\s?S(?!\w)", text, re.MULTILINE) is not None,

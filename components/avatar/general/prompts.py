@@ -1,4 +1,5 @@
-"""General instruction prompts with verifiable constraints: training prompts for distillation, test prompts for the `general` metric.
+"""General instruction prompts with verifiable constraints: training prompts for distillation, test prompts for the
+`general` metric.
 
 Subjects and wordings of the two splits are disjoint, so the metric never asks what distillation trained on.
 """
@@ -34,16 +35,18 @@ _TASKS: dict[Split, tuple[str, ...]] = {
 }
 _SUBJECTS: dict[Split, tuple[str, ...]] = {
     "train": (
-        "the moon", "winter mornings", "bicycles", "public libraries", "chess", "rain forests", "baking bread", "mountain hiking",
-        "jazz music", "honey bees", "the Roman Empire", "sleep", "recycling", "lighthouses", "volcanoes", "gardening", "trains",
-        "photography", "whales", "the printing press", "deserts", "friendship", "solar power", "cheese", "swimming", "maps", "owls",
-        "glaciers", "poetry", "bridges", "coral reefs", "kites", "the stock market", "penguins", "folk tales", "robots", "silk",
+        "the moon", "winter mornings", "bicycles", "public libraries", "chess", "rain forests", "baking bread",
+        "mountain hiking", "jazz music", "honey bees", "the Roman Empire", "sleep", "recycling", "lighthouses",
+        "volcanoes", "gardening", "trains", "photography", "whales", "the printing press", "deserts", "friendship",
+        "solar power", "cheese", "swimming", "maps", "owls", "glaciers", "poetry", "bridges", "coral reefs",
+        "kites", "the stock market", "penguins", "folk tales", "robots", "silk",
     ),
     "test": (
-        "the ocean", "summer evenings", "sailing boats", "museums", "the piano", "wolves", "making soup", "long distance running",
-        "classical painting", "butterflies", "ancient Egypt", "breathing", "clean water", "castles", "earthquakes", "cooking rice",
-        "airplanes", "astronomy", "elephants", "the telephone", "rivers", "kindness", "wind turbines", "coffee", "dancing", "clocks",
-        "eagles", "islands", "novels", "tunnels", "snow", "puppets", "school exams", "dolphins", "city parks", "computers", "wool",
+        "the ocean", "summer evenings", "sailing boats", "museums", "the piano", "wolves", "making soup",
+        "long distance running", "classical painting", "butterflies", "ancient Egypt", "breathing", "clean water",
+        "castles", "earthquakes", "cooking rice", "airplanes", "astronomy", "elephants", "the telephone", "rivers",
+        "kindness", "wind turbines", "coffee", "dancing", "clocks", "eagles", "islands", "novels", "tunnels",
+        "snow", "puppets", "school exams", "dolphins", "city parks", "computers", "wool",
     ),
 }  # fmt: skip
 _WORDS: dict[Split, tuple[str, ...]] = {

@@ -20,7 +20,12 @@ def conversation(prefix: list[int], tail: list[int], trained: int, group: str = 
 def model() -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
     return LlamaForCausalLM(config).eval()
 
@@ -30,7 +35,10 @@ def loss_sum(model: LlamaForCausalLM, rows: list) -> float:
     with torch.no_grad():
         logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
     flat = torch.nn.functional.cross_entropy(
-        logits[:, :-1].reshape(-1, VOCABULARY), batch["labels"][:, 1:].reshape(-1), ignore_index=IGNORED, reduction="sum"
+        logits[:, :-1].reshape(-1, VOCABULARY),
+        batch["labels"][:, 1:].reshape(-1),
+        ignore_index=IGNORED,
+        reduction="sum",
     )
     return float(flat)
 
