@@ -9,7 +9,7 @@ from typing import TextIO
 
 _KFP_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} - (INFO|WARNING|ERROR) - (.*)")
 _COLOR = re.compile(r"\x1b\[\d+m")
-_NOISE = re.compile(r"^\[KFP Executor |^\S+\.py:\d+: \w*Warning: |^-{60,}$")
+_NOISE = re.compile(r"^\[KFP Executor |^\S+\.py:\d+: \w*Warning: |^\s*warnings\.warn\(|^-{60,}$")
 
 
 class Console(io.TextIOBase):

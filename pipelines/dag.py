@@ -46,7 +46,8 @@ def build_pipeline(profile: Profile) -> dsl.graph_component.GraphComponent:
             return {"settings": profile.settings_json(step), "seed": seed, "code": code, "context": context}
 
         def place(task: dsl.PipelineTask, step: str) -> dsl.PipelineTask:
-            task.set_caching_options(profile.cluster is None or step not in SIDE_EFFECTS)
+            shared_cache = profile.cluster is not None
+            task.set_caching_options(step != "report_failure" and not (shared_cache and step in SIDE_EFFECTS))
             if profile.cluster is not None:
                 _place_on_cluster(task, step, profile.cluster)
             return task

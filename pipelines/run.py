@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from components.avatar.errors import Fault, InputError
+from components.avatar.errors import Fault, InputError, SystemFault
 from components.integrations.metrics import read_json, write_json
 from components.integrations.progress import duration
 from components.integrations.task import Context, is_complete, read_states
@@ -68,6 +68,9 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"\n{error}\nNothing was started.", file=sys.stderr)
         return 2
+    except SystemFault as error:
+        print(f"\nFAILED: {error}\nNothing was run.", file=sys.stderr)
+        return 1
 
 
 def run_pipeline(profile: Profile, run_dir: Path) -> int:
@@ -115,7 +118,7 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
     summary = summarise(run_dir, profile.name, prepared.harness_digest, run.attempt)
     _close_run(run, run_dir, context, summary, digests, failed=fault is not None)
     if fault is not None:
-        step, reason = failed_step(run_dir, run.attempt) or ("pipeline", fault)
+        step, reason = failed_step(run_dir, run.attempt, fault)
         print(f"\nFAILED in step {step}: {reason}", file=sys.stderr)
         print(f"log: {run_dir}/run.log\nresume with: make pipeline-run RESUME={run_dir}", file=sys.stderr, flush=True)
         return 1
@@ -131,6 +134,7 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
 
     from pipelines.console import Console
     from pipelines.dag import build_pipeline
+    from pipelines.summary import STOPPED
 
     _forget_incomplete(run_dir)
     local.init(
@@ -145,7 +149,7 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
         try:
             pipeline(**arguments)
         except KeyboardInterrupt:
-            return "stopped by a signal"
+            return STOPPED
         except (RuntimeError, OSError) as error:  # kfp raises RuntimeError for a failed task
             return str(error)
     return None

@@ -9,6 +9,8 @@ from components.integrations.metrics import read_json, write_json
 from components.integrations.task import StepState, is_complete, read_states
 from pipelines.steps import STEPS
 
+STOPPED = "stopped by a signal"
+
 
 def output_of(run_dir: Path, step: str) -> Path | None:
     """The folder of a step's complete output in this run, None if it has none."""
@@ -39,14 +41,15 @@ def _row(state: StepState | None, attempt: int) -> dict[str, Any]:
     return {"status": status, "seconds": round(state.seconds, 1)}
 
 
-def failed_step(run_dir: Path, attempt: int) -> tuple[str, str] | None:
-    """The first step of this attempt that failed, and why."""
+def failed_step(run_dir: Path, attempt: int, fault: str) -> tuple[str, str]:
+    """The first step of this attempt that did not succeed, and why; `fault` is what the runner itself knows."""
     states = read_states(run_dir)
     for step in STEPS:
         state = states.get(step)
         if state is not None and state.attempt == attempt and state.status != "succeeded":
-            return step, state.reason or "its process was killed (out of memory?)"
-    return None
+            killed = fault if fault == STOPPED else "its process was killed (out of memory?)"
+            return step, state.reason or killed
+    return "pipeline", fault
 
 
 def summarise(run_dir: Path, profile: str, harness_digest: str, attempt: int) -> dict[str, Any]:

@@ -28,16 +28,22 @@ def canary_deploy(
     """
     from pathlib import Path
 
-    from components.canary_deploy.run import run
+    from components.canary_deploy.promotion import roll_out
     from components.canary_deploy.settings import Settings
     from components.integrations.task import run_task
 
     run_task(
         "canary_deploy",
-        run,
+        roll_out,
         output=output.path,
         context=context,
         settings=Settings.model_validate_json(settings),
         seed=seed,
-        inputs=lambda where: {"registration": Path(registration.path), "merchant": Path(gate.path) / "merchant"},
+        inputs=lambda where: {
+            "registration": Path(registration.path),
+            "merchant": Path(gate.path) / "merchant",
+            "tracking_uri": where.tracking_uri,
+            "experiment": where.experiment,
+            "cache": Path(where.cache_dir),
+        },
     )

@@ -160,7 +160,7 @@ def _plots(run_dir: Path, summary: dict[str, Any]) -> Iterator[str | None]:
         colors={MODELS[m]: plots.COLORS[m] for m in models},
     )
     yield plots.interval_plot(
-        "Canary against control", _canary_intervals(run_dir), x="difference, in units of each check's margin"
+        "Canary against control", _canary_intervals(run_dir), x="relative difference, % (95% interval)"
     )
     yield plots.step_bars(
         "Time by step", {step: row["seconds"] for step, row in summary["steps"].items() if row["seconds"]}
@@ -188,7 +188,13 @@ def _canary(run_dir: Path) -> dict[str, Any] | None:
 
 
 def _canary_intervals(run_dir: Path) -> list[dict[str, Any]]:
-    return []
+    """Relative effects of the canary arm (GMV, latency) with their fixed-sample intervals, in percent."""
+    effects = (_canary(run_dir) or {}).get("effects", {})
+    return [
+        {"name": name.replace("_", " "), **{key: 100 * row[key] for key in ("effect", "low", "high")}}
+        for name, row in effects.items()
+        if row["effect"] is not None and row["relative"]
+    ]
 
 
 def _failures(run_dir: Path) -> list[dict[str, Any]]:

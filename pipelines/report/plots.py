@@ -118,14 +118,13 @@ def step_bars(title: str, seconds: dict[str, float]) -> str | None:
 
 
 def interval_plot(title: str, rows: Sequence[dict[str, Any]], *, x: str) -> str | None:
-    """Estimates with their intervals, one a line: rows of {"name", "value", "low", "high"}."""
-    rows = [row for row in rows if row["value"] is not None]
+    """Estimates with their intervals, one a line: rows of {"name", "effect", "low", "high"}."""
     if not rows:
         return None
     figure, axes = _figure(title, height=0.34 * len(rows) + 0.9)
     for place, row in enumerate(rows):
         axes.plot([row["low"], row["high"]], [place, place], color="#3f7fc1", linewidth=3, solid_capstyle="round")
-        axes.plot(row["value"], place, "o", color="#2446a8", markersize=5)
+        axes.plot(row["effect"], place, "o", color="#2446a8", markersize=5)
     axes.axvline(0, color="#94a3b8", linewidth=1)
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)

@@ -1,0 +1,79 @@
+"""The compiled cluster pipeline against a golden file: GPU placement, secrets, retries, caching are invisible in a
+local run.
+
+After an intended change: make pipeline-compile PROFILE=h20 OUT=tests/pipeline/golden/h20.yaml, and read the diff.
+"""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.compile import compile_pipeline
+from pipelines.dag import SIDE_EFFECTS
+from pipelines.profile import load_profile
+
+GOLDEN = Path(__file__).parent / "golden" / "h20.yaml"
+GPU_STEPS = {"sft", "sft-2", "distillation", "simulator-rl", "evaluation"}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Path:
+    return compile_pipeline(load_profile("h20"), tmp_path_factory.mktemp("compiled") / "h20.yaml")
+
+
+@pytest.fixture(scope="module")
+def documents(compiled):
+    pipeline, platform = yaml.safe_load_all(compiled.read_text())
+    return pipeline, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+
+
+def tasks_of(pipeline):
+    """Every task of every DAG by name."""
+    components = [pipeline["root"], *pipeline["components"].values()]
+    return {name: task for component in components for name, task in component.get("dag", {}).get("tasks", {}).items()}
+
+
+def test_it_is_the_golden_file(compiled):
+    assert compiled.read_text() == GOLDEN.read_text()
+
+
+def test_gpu_steps_and_only_they_ask_for_gpus_on_h20_nodes_with_shared_memory(documents):
+    pipeline, kubernetes = documents
+    executors = pipeline["deploymentSpec"]["executors"]
+    with_gpu = {
+        n.removeprefix("exec-") for n, e in executors.items() if "accelerator" in e["container"].get("resources", {})
+    }
+    assert with_gpu == GPU_STEPS
+    for step in GPU_STEPS:
+        assert executors[f"exec-{step}"]["container"]["resources"]["accelerator"]["resourceType"] == "nvidia.com/gpu"
+        placed = kubernetes[f"exec-{step}"]
+        assert placed["nodeSelector"]["labels"] == {"nvidia.com/gpu.product": "NVIDIA-H20"}
+        assert (
+            placed["emptyDirMounts"][0]["mountPath"] == "/dev/shm" and placed["emptyDirMounts"][0]["medium"] == "Memory"
+        )
+        assert placed["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_images_are_named_by_digest_and_no_package_is_installed_at_run_time(documents):
+    pipeline, _ = documents
+    for executor in pipeline["deploymentSpec"]["executors"].values():
+        assert "@sha256:" in executor["container"]["image"]
+        assert "pip install" not in " ".join(executor["container"]["command"])
+
+
+def test_steps_with_side_effects_are_never_cached_and_all_steps_retry(documents):
+    pipeline, _ = documents
+    tasks = {
+        name: task
+        for name, task in tasks_of(pipeline).items()
+        if "dag" not in pipeline["components"][task["componentRef"]["name"]]
+    }
+    uncached = {name for name, task in tasks.items() if not task.get("cachingOptions", {}).get("enableCache")}
+    assert uncached == {name.replace("_", "-") for name in SIDE_EFFECTS} | {"report-failure"}
+    assert {name for name, task in tasks.items() if "retryPolicy" not in task} == {"report-failure"}
+
+
+def test_every_secret_is_a_reference(compiled):
+    text = compiled.read_text()
+    assert "secretKey: secret_key" in text and "AWS_SECRET_ACCESS_KEY" in text
