@@ -301,7 +301,8 @@ def load_agent(
     network = AutoModelForCausalLM.from_pretrained(
         model, dtype=torch.bfloat16 if device().type == "cuda" else torch.float32
     )
-    client = TransformersClient(network.to(device()), tokenizer, arguments.decoding, batch_size)
+    network.to(device())  # type: ignore[arg-type]
+    client = TransformersClient(network, tokenizer, arguments.decoding, batch_size)
     return Agent(
         ModelActor(client, temperature=0.0, max_new_tokens=arguments.max_new_tokens),
         Chat(tokenizer),
@@ -315,7 +316,8 @@ def load_agent(
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m components.canary_deploy.agent_service", description=__doc__.split("\n")[0]
+        prog="python -m components.canary_deploy.agent_service",
+        description="Answers viewers' turns with one release of the agent model.",
     )
     parser.add_argument("--model", type=Path, required=True, help="model folder in Hugging Face format")
     parser.add_argument("--merchant", type=Path, required=True, help="folder with harness, catalogue and questions")

@@ -56,6 +56,18 @@ class Servers:
         self._running.append(server)
         return server
 
+    def wait_listening(self, server: ServerProcess, timeout_s: float) -> str:
+        """Wait until the server has a port; its URL. Raises SystemFault as `wait_ready` does."""
+        deadline = time.monotonic() + timeout_s
+        while not server.url:
+            if server.exit_status is not None:
+                raise server.fault(f"ended with status {server.exit_status}")
+            if time.monotonic() > deadline:
+                raise server.fault(f"did not listen within {timeout_s:g} s")
+            time.sleep(POLL_S)
+            server.url = _listening(server.log)
+        return server.url
+
     def wait_ready(self, server: ServerProcess, timeout_s: float) -> dict:
         """Wait until the server's /healthz is 200; its body.
 
@@ -63,21 +75,19 @@ class Servers:
             SystemFault: it ended, says that it will never be ready, or took too long; with the end of its log.
         """
         deadline = time.monotonic() + timeout_s
+        url = self.wait_listening(server, timeout_s)
         while time.monotonic() < deadline:
             if server.exit_status is not None:
                 raise server.fault(f"ended with status {server.exit_status}")
-            if not server.url:
-                server.url = _listening(server.log)
-            if server.url:
-                try:
-                    response = httpx.get(f"{server.url}/healthz", timeout=5.0, trust_env=False)
-                    body = response.json()
-                except (httpx.HTTPError, ValueError):
-                    body, response = {}, None
-                if response is not None and response.status_code == 200:
-                    return body
-                if body.get("error"):
-                    raise server.fault(f"is not ready: {body['error']}")
+            try:
+                response = httpx.get(f"{url}/healthz", timeout=5.0, trust_env=False)
+                body = response.json()
+            except (httpx.HTTPError, ValueError):
+                body, response = {}, None
+            if response is not None and response.status_code == 200:
+                return body
+            if body.get("error"):
+                raise server.fault(f"is not ready: {body['error']}")
             time.sleep(POLL_S)
         raise server.fault(f"was not ready within {timeout_s:g} s")
 

@@ -317,7 +317,8 @@ def create_app(router: Router) -> FastAPI:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m components.canary_deploy.router", description=__doc__.split("\n")[0]
+        prog="python -m components.canary_deploy.router",
+        description="Assigns viewers' turns to arms, measures replies, keeps the event log.",
     )
     parser.add_argument("--rollout", required=True, help="name of the rollout; written into every exposure")
     parser.add_argument("--salt", required=True, help="of the assignment hash; the same for the whole rollout")
