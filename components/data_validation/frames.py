@@ -54,7 +54,7 @@ def trajectory_frame(trajectories: Sequence[Trajectory], pool: Pool) -> pd.DataF
     ]
     columns = ["id", "content", "family", "questions", "actions", "split", "foreign", "source", "retry"]
     rewards = ["accuracy", "effectiveness", "tool_rationality", "skill_selection"]
-    return pd.DataFrame(rows, columns=[*columns, *rewards])
+    return pd.DataFrame(rows, columns=pd.Index([*columns, *rewards]))
 
 
 def question_frame(trajectories: Sequence[Trajectory], families: Iterable[Family]) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def question_frame(trajectories: Sequence[Trajectory], families: Iterable[Family
     names = sorted({*families, *counts})
     return pd.DataFrame(
         [{"id": str(name), "n": counts[name], "share": counts[name] / total} for name in names],
-        columns=["id", "n", "share"],
+        columns=pd.Index(["id", "n", "share"]),
     )
 
 
@@ -95,7 +95,7 @@ def example_frame(
             }
         )
     columns = ["id", "scenario", "content", "augmented", "tokens", "trained_tokens", "verdict", "script_share"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=pd.Index(columns))
 
 
 def axis_frame(examples: Sequence[Example]) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def axis_frame(examples: Sequence[Example]) -> pd.DataFrame:
     axes = sorted(set().union(*axes_of.values()))
     share = {axis: counts[axis] / max(1, len(examples)) for axis in axes}
     return pd.DataFrame(
-        [{"id": axis, "n": counts[axis], "share": share[axis]} for axis in axes], columns=["id", "n", "share"]
+        [{"id": axis, "n": counts[axis], "share": share[axis]} for axis in axes], columns=pd.Index(["id", "n", "share"])
     )
 
 
@@ -129,7 +129,7 @@ def surface_frame(shown: Surfaces, listed: Surfaces, own: Surfaces) -> pd.DataFr
                     kind == "descriptions" and is_held_out_wording(surface)
                 )
                 rows.append({"id": surface, "kind": kind, "held_out": int(held_out), "listed": int(surface in known)})
-    return pd.DataFrame(rows, columns=["id", "kind", "held_out", "listed"])
+    return pd.DataFrame(rows, columns=pd.Index(["id", "kind", "held_out", "listed"]))
 
 
 def budget_frame(tokens: Mapping[str, int]) -> pd.DataFrame:

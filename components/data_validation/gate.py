@@ -16,6 +16,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = (
 
 import great_expectations as gx
 import pandas as pd
+from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.expectation import Expectation
 
 SITE = "local_site"
@@ -44,8 +45,8 @@ class Outcome:
 
 
 def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], project: Path, docs: Path) -> Outcome:
-    """Validate each table against its expectations; writes the GX project (`project`/gx) and the Data Docs
-    (`docs`/index.html).
+    """Validate each table against its expectations; writes the GX project (`project`/gx), whose `build_docs` writes to
+    `docs`.
 
     Every frame has a column `id` that names its rows. Every expectation carries `meta={"name": ...}` and `notes` (what
     it demands, for a person). Both folders are replaced.
@@ -61,7 +62,7 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
         suite = context.suites.add_or_update(gx.ExpectationSuite(name=name, expectations=expectations))
         definition = gx.ValidationDefinition(name=name, data=batch, suite=suite)
         definition = context.validation_definitions.add_or_update(definition)
-        # No UpdateDataDocsAction: it rebuilds the index at every checkpoint; the site is built once, below.
+        # No UpdateDataDocsAction: it rebuilds the index at every checkpoint; `build_docs` builds the site once.
         checkpoint = gx.Checkpoint(
             name=name,
             validation_definitions=[definition],
@@ -73,20 +74,23 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
                 count += 1
                 if not row.success:
                     failures.append(_failure(name, row))
-    context.build_data_docs(site_names=[SITE])
     failures.sort(key=lambda failure: (failure.severity != "critical", failure.name))
     return Outcome(count, tuple(failures))
+
+
+def build_docs(project: Path) -> None:
+    """Data Docs of everything that `validate` found in `project`, into the folder that it was given."""
+    gx.get_context(mode="file", project_root_dir=str(project)).build_data_docs(site_names=[SITE])
 
 
 def _context(project: Path, docs: Path) -> Any:
     context = gx.get_context(mode="file", project_root_dir=str(project))
     context.variables.analytics_enabled = False
-    context.variables.progress_bars = {"globally": False}
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     context.update_data_docs_site(
         SITE,
         {
             "class_name": "SiteBuilder",
-            "show_how_to_buttons": False,
             "store_backend": {
                 "class_name": "TupleFilesystemStoreBackend",
                 # Relative to gx/, so that the folder may be moved or uploaded as a whole.

@@ -5,6 +5,7 @@ promoted.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from great_expectations.expectations.expectation import Expectation
@@ -16,7 +17,7 @@ from components.avatar.harness.schema import Family, Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames, suites
-from components.data_validation.gate import Outcome, validate
+from components.data_validation.gate import Outcome, build_docs, validate
 from components.data_validation.settings import Settings
 from components.data_validation.verify import verify
 from components.integrations.metrics import Metric, read_json, write_json
@@ -55,6 +56,7 @@ def run(
 
     tables = build_tables(rows, arms, listed, own, chat, settings, branches)
     outcome = validate(tables, output, output / "docs")
+    build_docs(output)
     verdict = verdict_of(outcome)
     write_json(output / "validation.json", verdict)
     progress.note(f"{'passed' if verdict['passed'] else 'FAILED'}: {verdict['why']}")
@@ -104,7 +106,7 @@ def build_tables(
     }
 
 
-def verdict_of(outcome: Outcome) -> dict[str, object]:
+def verdict_of(outcome: Outcome) -> dict[str, Any]:
     """validation.json: {"passed", "why", "failed": [critical], "warnings": [...], "expectations"}."""
     critical = [{"name": f.name, "why": f.why} for f in outcome.critical]
     warnings = [{"name": f.name, "why": f.why} for f in outcome.failures if f.severity != "critical"]
@@ -121,5 +123,5 @@ def verdict_of(outcome: Outcome) -> dict[str, object]:
 
 
 def _surfaces(examples: list[Example]) -> Surfaces:
-    harnesses: dict[str, Harness] = {example.harness_digest: example.harness for example in examples}
+    harnesses: dict[str, Harness] = {example.harness.digest: example.harness for example in examples}
     return surfaces_of(harnesses.values())

@@ -3,7 +3,11 @@ reported."""
 
 from typing import Any
 
-import great_expectations.expectations as gxe
+from great_expectations.expectations.core.expect_column_mean_to_be_between import ExpectColumnMeanToBeBetween
+from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
+from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.core.expect_column_values_to_be_unique import ExpectColumnValuesToBeUnique
+from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
 from great_expectations.expectations.expectation import Expectation
 
 from components.data_validation.settings import Settings
@@ -76,7 +80,7 @@ def augmented(settings: Settings) -> list[Expectation]:
     """For `example_frame` of the hsa arm, beside `examples`."""
     return [
         _unique("duplicates", "content", "no example occurs twice under one harness"),
-        gxe.ExpectColumnMeanToBeBetween(
+        ExpectColumnMeanToBeBetween(
             column="augmented",
             min_value=settings.min_augmented_share,
             **_said("augmented", f"at least {settings.min_augmented_share:.0%} of the rows under a changed harness"),
@@ -118,15 +122,15 @@ def _said(name: str, notes: str, severity: str = "critical") -> dict[str, Any]:
 
 
 def _rows(name: str, low: int | None, high: int | None, notes: str) -> Expectation:
-    return gxe.ExpectTableRowCountToBeBetween(min_value=low, max_value=high, **_said(name, notes))
+    return ExpectTableRowCountToBeBetween(min_value=low, max_value=high, **_said(name, notes))
 
 
 def _unique(name: str, column: str, notes: str) -> Expectation:
-    return gxe.ExpectColumnValuesToBeUnique(column=column, **_said(name, notes))
+    return ExpectColumnValuesToBeUnique(column=column, **_said(name, notes))
 
 
 def _in_set(name: str, column: str, allowed: list[str], notes: str) -> Expectation:
-    return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=allowed, **_said(name, notes))
+    return ExpectColumnValuesToBeInSet(column=column, value_set=allowed, **_said(name, notes))
 
 
 def _between(
@@ -139,6 +143,6 @@ def _between(
     severity: str = "critical",
     mostly: float = 1.0,
 ) -> Expectation:
-    return gxe.ExpectColumnValuesToBeBetween(
+    return ExpectColumnValuesToBeBetween(
         column=column, min_value=low, max_value=high, mostly=mostly, **_said(name, notes, severity)
     )

@@ -112,8 +112,8 @@ def slip(session: Session, action: SemanticAction, right: Turn, check: HookCheck
 
 
 def _turn(session: Session, action: SemanticAction) -> Turn:
-    kind, *content = realise(session, action)
-    return Turn(name=content[0], arguments=content[1]) if kind == "call" else Turn(content[0])
+    realised = realise(session, action)
+    return Turn(name=realised[1], arguments=realised[2]) if realised[0] == "call" else Turn(realised[1])
 
 
 def _premature(session: Session) -> str:

@@ -1,6 +1,7 @@
 """Each critical expectation is shown a data set that breaks it, and only a data set that breaks it fails it."""
 
 import json
+import re
 
 import pytest
 
@@ -9,6 +10,8 @@ from components.avatar.agent.surfaces import Surfaces
 from components.avatar.harness.banks import banks
 from components.avatar.harness.schema import Capability, Family
 from components.avatar.harness.words import word_bank
+from components.avatar.simulator.merchant import load_merchant
+from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames
 from components.data_validation.gate import validate
 from components.data_validation.heldout import is_held_out_word, is_held_out_wording
@@ -16,6 +19,8 @@ from components.data_validation.run import build_tables, run
 from components.data_validation.settings import Settings
 from tests.unit.data_steps.conftest import MERCHANT
 
+PRICE = re.compile(r"(\d+)(\.\d\d)")
+AXES = ["skill_identifier", "skill_content", "tools", "prompt", "hooks", "decoys"]
 SETTINGS = Settings(min_trajectories=30, min_examples=30, min_per_family=1)
 
 
@@ -30,11 +35,9 @@ def data(taught, augmented):
     }
 
 
-def _failures(data, chat, world, tmp_path, only=None):
+def _tables(data, chat, world):
     arms = {"fixed": data["fixed"], "hsa": data["hsa"]}
-    tables = build_tables(data["trajectories"], arms, data["surfaces"], world, chat, data["settings"], branches=2)
-    chosen = {name: table for name, table in tables.items() if only is None or name == only}
-    return {failure.name: failure for failure in validate(chosen, tmp_path, tmp_path / "docs").failures}
+    return build_tables(data["trajectories"], arms, data["surfaces"], world, chat, data["settings"], branches=2)
 
 
 def _change(rows, index, **update):
@@ -51,20 +54,19 @@ def _harness_with_tool(example, **update):
     return harness.model_copy(update={"tools": tools})
 
 
-def _lie(example):
-    """The first reply with another digit: a transcript that no longer earns its reward."""
-    segments = list(example.segments)
-    at = next(i for i, s in enumerate(segments) if s.kind == "reply" and any(c.isdigit() for c in s.text))
-    digit = next(c for c in segments[at].text if c.isdigit())
-    text = segments[at].text.replace(digit, str((int(digit) + 1) % 10))
-    segments[at] = segments[at].model_copy(update={"text": text})
-    return tuple(segments)
-
-
-def _with_digits(rows):
-    return next(
-        i for i, e in enumerate(rows) if any(s.kind == "reply" and any(c.isdigit() for c in s.text) for s in e.segments)
+def _lie(d):
+    """A stated price with another digit: a transcript that no longer earns its reward."""
+    rows = d["hsa"]
+    row, at = next(
+        (row, at)
+        for row, example in enumerate(rows)
+        for at, segment in enumerate(example.segments)
+        if segment.trained and segment.kind == "reply" and PRICE.search(segment.text)
     )
+    segments = list(rows[row].segments)
+    text = PRICE.sub(lambda price: f"{int(price[1]) + 1}{price[2]}", segments[at].text)
+    segments[at] = segments[at].model_copy(update={"text": text})
+    return {"hsa": _change(rows, row, segments=tuple(segments))}
 
 
 def _short(d):
@@ -88,6 +90,14 @@ def _copied_trajectory(d):
 
 def _poor(name):
     return lambda d: {"trajectories": _change(d["trajectories"], 0, reward={**d["trajectories"][0].reward, name: 0.5})}
+
+
+def _foreign(d):
+    """A question of the test split in a training scenario that still says train."""
+    world = load_merchant(MERCHANT)
+    question = Pool(world, "test").questions[Family.STOCK][0]
+    scenario = d["trajectories"][0].scenario.model_copy(update={"questions": (question,)})
+    return {"trajectories": _change(d["trajectories"], 0, scenario=scenario)}
 
 
 def _no_family(d):
@@ -136,6 +146,7 @@ POISONS = {
     "trajectories.tool_rationality": _poor("tool_rationality"),
     "trajectories.skill_selection": _poor("skill_selection"),
     "trajectories.split": lambda d: {"trajectories": _change(d["trajectories"], 0, split="test")},
+    "trajectories.disjoint": _foreign,
     "trajectories.actions": lambda d: {"trajectories": _change(d["trajectories"], 0, actions=())},
     "questions.coverage": _no_family,
     "questions.balance": _one_family,
@@ -147,9 +158,7 @@ POISONS = {
         "hsa": _change(d["hsa"], 0, segments=_segments(d["hsa"][0], trained=False))
     },
     "examples_hsa.length": lambda d: {"hsa": _change(d["hsa"], 0, first_message="how much " * 1000)},
-    "examples_hsa.verified": lambda d: {
-        "hsa": _change(d["hsa"], _with_digits(d["hsa"]), segments=_lie(d["hsa"][_with_digits(d["hsa"])]))
-    },
+    "examples_hsa.verified": _lie,
     "examples_hsa.language": lambda d: {
         "hsa": [e.model_copy(update={"segments": _segments(e, text="价格是一百二十九元")}) for e in d["hsa"]]
     },
@@ -163,31 +172,48 @@ POISONS = {
 }
 
 
+@pytest.fixture(scope="module")
+def poisoned(data, chat, world, tmp_path_factory):
+    """Poison -> failures of its table, in half of the data; all in one context, for one a poison is slow."""
+    data = data | {rows: data[rows][::2] for rows in ("trajectories", "fixed", "hsa")}
+    poisons = {check: (check.split(".")[0], poison) for check, poison in POISONS.items()}
+    poisons |= {f"axis {axis}": ("axes", _no_axis(axis)) for axis in AXES}
+    poisons["held-out wording"] = ("surfaces", _held_out_wording)
+    tables = {
+        f"{table} poisoned by {name}": _tables(data | poison(data), chat, world)[table]
+        for name, (table, poison) in poisons.items()
+    }
+    tables["nothing"] = _tables(data, chat, world)["surfaces"]
+    output = tmp_path_factory.mktemp("poisoned")
+    failures = {}
+    for failure in validate(tables, output, output / "docs").failures:
+        table, _, check = failure.name.rpartition(".")
+        kind, _, name = table.partition(" poisoned by ")
+        failures.setdefault(name, {})[f"{kind}.{check}"] = failure
+    return failures
+
+
 @pytest.mark.parametrize("check", POISONS)
-def test_poisoned_data_breaks_the_expectation(check, data, chat, world, tmp_path):
-    table = check.split(".")[0]
-    failures = _failures(data | POISONS[check](data), chat, world, tmp_path, only=table)
-    assert check in failures, sorted(failures)
-    assert failures[check].severity == ("warning" if check in ("questions.balance", "budget.imbalance") else "critical")
+def test_poisoned_data_breaks_the_expectation(check, poisoned):
+    assert check in poisoned[check], sorted(poisoned[check])
+    warning = check in ("questions.balance", "budget.imbalance")
+    assert poisoned[check][check].severity == ("warning" if warning else "critical")
 
 
-@pytest.mark.parametrize("axis", ["skill_identifier", "skill_content", "tools", "prompt", "hooks", "decoys"])
-def test_every_axis_must_occur(axis, data, chat, world, tmp_path):
-    failures = _failures(data | _no_axis(axis)(data), chat, world, tmp_path, only="axes")
-    assert axis in failures["axes.coverage"].why
+@pytest.mark.parametrize("axis", AXES)
+def test_every_axis_must_occur(axis, poisoned):
+    assert axis in poisoned[f"axis {axis}"]["axes.coverage"].why
 
 
-def test_held_out_wordings_are_noticed_too(data, chat, world, tmp_path):
-    failures = _failures(data | _held_out_wording(data), chat, world, tmp_path, only="surfaces")
-    assert "surfaces.held_out" in failures
+def test_held_out_wordings_are_noticed_too(poisoned):
+    assert "surfaces.held_out" in poisoned["held-out wording"]
+    assert "nothing" not in poisoned
 
 
 def test_every_expectation_has_a_poison(data, chat, world):
-    arms = {"fixed": data["fixed"], "hsa": data["hsa"]}
-    tables = build_tables(data["trajectories"], arms, data["surfaces"], world, chat, SETTINGS, branches=2)
+    tables = _tables(data, chat, world)
     checks = {f"{name}.{e.meta['name']}" for name, (_, expectations) in tables.items() for e in expectations}
-    both = {f"examples_{arm}." for arm in arms}
-    shared = {check.split(".")[1] for check in POISONS if any(check.startswith(arm) for arm in both)}
+    shared = {check.split(".")[1] for check in POISONS if check.startswith("examples_")}
     uncovered = {c for c in checks - set(POISONS) if not (c.startswith("examples_") and c.split(".")[1] in shared)}
     assert uncovered == set()
 

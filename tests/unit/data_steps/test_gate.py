@@ -6,7 +6,7 @@ import great_expectations.expectations as gxe
 import pandas as pd
 import yaml
 
-from components.data_validation.gate import validate
+from components.data_validation.gate import build_docs, validate
 
 FRAME = pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]})
 
@@ -19,6 +19,7 @@ def _least(limit, severity="critical"):
 
 def test_good_data_passes_and_data_docs_are_written(tmp_path):
     outcome = validate({"rows": (FRAME, [_least(1)])}, tmp_path, tmp_path / "docs")
+    build_docs(tmp_path)
     assert (outcome.expectations, outcome.failures) == (1, ())
     index = (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
     assert "rows" in index
@@ -46,6 +47,7 @@ def test_an_expectation_that_cannot_be_evaluated_fails(tmp_path):
 def test_a_second_run_starts_from_a_fresh_context(tmp_path):
     validate({"rows": (FRAME, [_least(2)])}, tmp_path, tmp_path / "docs")
     outcome = validate({"rows": (FRAME, [_least(1)])}, tmp_path, tmp_path / "docs")
+    build_docs(tmp_path)
     assert outcome.failures == ()
     assert len(list((tmp_path / "docs" / "validations").rglob("*.html"))) == 1
 
