@@ -87,7 +87,9 @@ def play(merchant: Merchant, seed: int, ask: Callable[[str], str] = input) -> No
 
 
 def guess(text: str, merchant: Merchant) -> Question:
-    """What a free text may mean: family and slots of the logged question with the most words in common, the numbers as the links."""
+    """What a free text may mean: family and slots of the logged question with the most words in common, the numbers as
+    the links.
+    """
 
     words = set(re.findall(r"[a-z']+", text.lower()))
     numbers = [int(number) for number in re.findall(r"\d{1,6}", text)]

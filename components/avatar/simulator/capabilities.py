@@ -140,11 +140,9 @@ def _flash(stream: Stream, arguments: Result) -> Result:
 
 
 def _order(stream: Stream, arguments: Result) -> Result:
-    """Orders live in no file: state and days left follow from the order's id, so every run agrees."""
+    """Orders live in no file: the state follows from the order's id, so every run agrees."""
     order = str(arguments["order_id"]).strip().upper()
-    digest = hashlib.sha256(order.encode()).digest()
-    state = ORDER_STATES[digest[0] % len(ORDER_STATES)]
-    return {"order_id": order, "status": state, "days_left": 0 if state == "delivered" else 1 + digest[1] % 5}
+    return {"order_id": order, "status": ORDER_STATES[hashlib.sha256(order.encode()).digest()[0] % len(ORDER_STATES)]}
 
 
 def _on_air(stream: Stream, arguments: Result) -> Result:

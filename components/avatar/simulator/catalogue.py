@@ -91,8 +91,9 @@ class Product(Frozen):
 
 
 class Catalogue(Frozen):
-    """All products of a merchant by link id, in file order. `recorded`: fixtures of tools that the simulator cannot compute,
-    tool name -> ({"arguments", "result"}, ...)."""
+    """All products of a merchant by link id, in file order. `recorded`: fixtures of tools that the simulator cannot
+    compute, tool name -> ({"arguments", "result"}, ...).
+    """
 
     products: tuple[Product, ...] = Field(min_length=1)
     recorded: dict[str, tuple[dict[str, Any], ...]] = Field(default_factory=dict)

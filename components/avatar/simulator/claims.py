@@ -1,8 +1,9 @@
-"""Reads typed claims out of a reply: numbers with their unit and what the words around them say they are, plus statements without numbers.
+"""Reads typed claims out of a reply: numbers with their unit and what the words around them say they are, plus
+statements without numbers.
 
-How a number is typed: its unit narrows the kinds (money, percent, days, months, pieces, none); among the cue words of those kinds the
-one nearest to the number wins, within the clause; without a cue the family's own kind is assumed. A number that stays untyped must be
-true of the product in some way.
+How a number is typed: its unit narrows the kinds (money, percent, days, months, pieces, none); among the cue words of
+those kinds the one nearest to the number wins, within the clause; without a cue the family's own kind is assumed. A
+number that stays untyped must be true of the product in some way.
 """
 
 import re
@@ -46,7 +47,8 @@ _DAYS = (K.SHIPPING_DAYS, K.RETURN_DAYS)
 
 _TICKET = r"(?:coupon|code|voucher|discount)"
 _BEFORE: dict[K, str] = {  # cue words that stand before the number
-    K.PAYS: rf"(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}\b{_TICKET}|\bpays?|final(?: price)?(?: is)?|comes? to|down to"
+    K.PAYS: rf"(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}\b{_TICKET}|\bpays?|final(?: price)?(?: is)?"
+    r"|comes? to|down to"
     r"|drops? to|becomes|total(?: is)?|brings? it to|makes? it|afterwards",
     K.COUPON_MINIMUM: r"minimum|at least|over|above|spend(?:ing)?|orders? (?:of|from)",
     K.COUPON_VALUE: rf"saves?|saving|takes?|takes off|minus|worth|gives(?: you)?|cuts|knocks|less|{_TICKET} (?:of|for)",
@@ -80,6 +82,8 @@ _CLAUSE_END = re.compile(r"[.!?;\n](?:\s|$)|, |\band\b(?! (?:up|above))|\bbut\b|
 _DEFAULTS: Mapping[Family, tuple[K, ...]] = {
     Family.PRICE: (K.PRICE, K.FLASH_PRICE),
     Family.STOCK: (K.STOCK,),
+    Family.VARIANT: (K.STOCK,),
+    Family.COMPARE: (K.PRICE, K.FLASH_PRICE),
     Family.COUPON: (K.COUPON_VALUE,),
     Family.PRICE_AFTER_COUPON: (K.PRICE, K.PAYS),
     Family.SHIPPING: (K.SHIPPING_DAYS,),
@@ -102,19 +106,27 @@ _SAYS: dict[K, re.Pattern[str]] = {
     ),
     K.IN_STOCK: re.compile(r"\bin stock\b|\bstill (?:have|available)\b|\bavailable now\b"),
     K.NO_COUPON: re.compile(
-        rf"\b{_NO}\b(?:\s\w+){{0,4}}\s(?:coupon|code|voucher|discount|promo)s?\b|\b(?:coupon|code|voucher|discount)s? (?:is|are) not\b"
+        rf"\b{_NO}\b(?:\s\w+){{0,4}}\s(?:coupon|code|voucher|discount|promo)s?\b"
+        r"|\b(?:coupon|code|voucher|discount)s? (?:is|are) not\b"
     ),
     K.NO_FLASH: re.compile(
         rf"\b{_NO}\b(?:\s\w+){{0,4}}\s(?:flash|deal|sale)\b|\b(?:flash )?(?:sale|deal) (?:is|has) (?:over|ended|not)\b"
     ),
     K.UNKNOWN_LINK: re.compile(
-        rf"{_CANNOT}\s(?:find|locate)\b|\bno (?:such )?(?:link|item|product|listing|number)\b|\bunknown (?:link|item|product|number)\b"
-        rf"|\b(?:don't|do not|didn't|never)\s(?:have|carry|sell|list|find|stock|recognise|recognize)\s(?:an? |any )?{_THING}"
-        r"|\b(?:not|n't)\s(?:exist|(?:\w+\s)?listed|found|ours|one of ours|(?:in|on|part of|among) (?:our|the|my|today's|this) "
-        r"(?:\w+\s)?(?:list|shop|store|catalogue|catalog|stream|shelf|links))\b"
+        rf"{_CANNOT}\s(?:find|locate)\b|\bno (?:such )?(?:link|item|product|listing|number)\b"
+        r"|\bunknown (?:link|item|product|number)\b|\b(?:don't|do not|didn't|never)\s"
+        rf"(?:have|carry|sell|list|find|stock|recognise|recognize)\s(?:an? |any )?{_THING}"
+        r"|\b(?:not|n't)\s(?:exist|(?:\w+\s)?listed|found|ours|one of ours"
+        r"|(?:in|on|part of|among) (?:our|the|my|today's|this) (?:\w+\s)?"
+        r"(?:list|shop|store|catalogue|catalog|stream|shelf|links))\b"
     ),
+    K.NO_VARIANTS: re.compile(
+        r"\b(?:only )?one (?:version|kind)\b|\bno (?:other )?(?:choice|version|variant|option)s?\b"
+    ),
+    K.NOTHING_FOUND: re.compile(r"\bnothing (?:like|that|for|matching)\b|\bno (?:match|luck)\b"),
     K.NO_RETURNS: re.compile(
-        rf"\b{_NO}\b(?:\s\w+){{0,2}}\s(?:returns?|refunds?|returned|returnable|refundable)\b|\bnon-returnable\b|\bfinal sale\b"
+        rf"\b{_NO}\b(?:\s\w+){{0,2}}\s(?:returns?|refunds?|returned|returnable|refundable)\b"
+        r"|\bnon-returnable\b|\bfinal sale\b"
     ),
     K.NO_WARRANTY: re.compile(rf"\b{_NO}\b(?:\s\w+){{0,2}}\s(?:warranty|guarantee)\b"),
 }
@@ -123,7 +135,9 @@ _DENIED = re.compile(r"(?:\bnot|n't|\bnever)\s(?:\w+\s)?$")
 
 @dataclass(frozen=True)
 class NumberClaim:
-    """`kinds` are those that the words allow (empty: untyped); `link` is the link named nearest before it, else after it."""
+    """`kinds` are those that the words allow (empty: untyped); `link` is the link named nearest before it, else after
+    it.
+    """
 
     kinds: tuple[K, ...]
     value: Decimal
@@ -153,7 +167,9 @@ def normalise(text: str) -> str:
 
 
 def extract(text: str, family: Family, catalogue: Catalogue, attribute_words: frozenset[str] = frozenset()) -> Claims:
-    """The claims of `text`. `attribute_words` are attribute values (lower case) whose digits are part of a name, not statements."""
+    """The claims of `text`. `attribute_words` are attribute values (lower case) whose digits are part of a name, not
+    statements.
+    """
     plain = normalise(text)
     codes = frozenset(_codes(text, plain, catalogue))
     masked = catalogue.opaque_text.sub(_blank, plain)

@@ -33,6 +33,11 @@ class FactKind(StrEnum):
     WARRANTY_MONTHS = "warranty_months"
     NO_WARRANTY = "no_warranty"
     ATTRIBUTE = "attribute"  # subject: (link, attribute)
+    VARIANT = "variant"  # value: a variant in stock, lower case
+    NO_VARIANTS = "no_variants"
+    ORDER_STATUS = "order_status"  # subject: order id in upper case
+    FOUND = "found"  # subject: query; value: link or title in lower case
+    NOTHING_FOUND = "nothing_found"
     ON_AIR = "on_air"  # subject: None; value: link, title in lower case, or None when nothing is shown
     TITLE = "title"
     UNKNOWN_LINK = "unknown_link"
@@ -67,6 +72,8 @@ _SOURCE: dict[FactKind, Capability] = {
     K.STOCK: Capability.STOCK_LOOKUP,
     K.SOLD_OUT: Capability.STOCK_LOOKUP,
     K.IN_STOCK: Capability.STOCK_LOOKUP,
+    K.VARIANT: Capability.VARIANT_LOOKUP,
+    K.NO_VARIANTS: Capability.VARIANT_LOOKUP,
     K.RETURN_DAYS: Capability.RETURN_POLICY_LOOKUP,
     K.NO_RETURNS: Capability.RETURN_POLICY_LOOKUP,
 }
@@ -114,6 +121,25 @@ def facts_of(capability: Capability, arguments: dict[str, Any], result: dict[str
         yield Fact(K.WARRANTY_MONTHS, link, Decimal(result["warranty_months"]))
         if not result["warranty_months"]:
             yield Fact(K.NO_WARRANTY, link, True)
+    if isinstance(result.get("variants"), dict):
+        for value, stock in result["variants"].items():
+            yield Fact(K.STOCK, (link, value.lower()), Decimal(stock))
+            if stock:
+                yield Fact(K.VARIANT, link, value.lower())
+        if not any(result["variants"].values()):
+            yield Fact(K.SOLD_OUT if result["variants"] else K.NO_VARIANTS, link, True)
+    for item in result.get("items", ()):
+        yield Fact(K.PRICE, item["link_id"], Decimal(item["price"]))
+        yield Fact(K.TITLE, item["link_id"], item["title"].lower())
+    if "status" in result:
+        yield Fact(K.ORDER_STATUS, result["order_id"], result["status"])
+    if "results" in result:
+        query = str(arguments.get("query"))
+        for item in result["results"]:
+            yield Fact(K.FOUND, query, item["link_id"])
+            yield Fact(K.FOUND, query, item["title"].lower())
+        if not result["results"]:
+            yield Fact(K.NOTHING_FOUND, query, True)
     if "attribute" in result:
         yield Fact(K.ATTRIBUTE, (link, attribute_key(result["attribute"])), result["value"].lower())
 
@@ -130,10 +156,6 @@ class ResultFacts:
 
     def __call__(self, kind: FactKind, subject: Any) -> Collection[Any]:
         return self._known.get((kind, subject), ())
-
-    def states(self, value: Any) -> bool:
-        """Whether any result gave this value, whatever for."""
-        return any(value in values for values in self._known.values())
 
 
 class TrueFacts:
@@ -157,23 +179,13 @@ class TrueFacts:
                     self._known.setdefault((fact.kind, fact.subject), set()).add(fact.value)
         return self._known.get((kind, subject), ())
 
-    def states(self, value: Any, link: int | None) -> bool:
-        """Whether `value` is any numeric fact of `link`."""
-        kinds = (
-            K.PRICE,
-            K.FLASH_PRICE,
-            K.PAYS,
-            K.COUPON_VALUE,
-            K.COUPON_MINIMUM,
-            K.STOCK,
-            K.RETURN_DAYS,
-            K.WARRANTY_MONTHS,
-        )
-        return any(value in self(kind, link) for kind in kinds)
-
     def _sources(self, kind: FactKind, subject: Any) -> list[tuple[Capability, dict[str, Any]]]:
         if kind == K.ON_AIR:
             return [(Capability.ON_AIR_LOOKUP, {})]
+        if kind == K.ORDER_STATUS:
+            return [(Capability.ORDER_STATUS_LOOKUP, {"order_id": subject})]
+        if kind in (K.FOUND, K.NOTHING_FOUND):
+            return [(Capability.PRODUCT_SEARCH, {"query": subject})]
         if kind == K.SHIPPING_DAYS:
             arguments = (
                 {"city": subject} if self._shipping_link is None else {"city": subject, "link_id": self._shipping_link}

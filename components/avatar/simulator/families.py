@@ -1,6 +1,6 @@
 """What each family of questions needs: the calls that find its facts, and the facts that an answer must state."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +16,7 @@ LINK_FAMILIES = frozenset(
 )
 FACT_FAMILIES = LINK_FAMILIES | {F.SHIPPING, F.ON_AIR, F.COMPARE, F.ORDER_STATUS, F.SEARCH}
 TALK_FAMILIES = frozenset({F.CHIT_CHAT, F.OUT_OF_SCOPE, F.FORBIDDEN_CLAIM, F.INJECTION})
-SUPPORTED = frozenset(
-    {
-        *(F.PRICE, F.STOCK, F.COUPON, F.PRICE_AFTER_COUPON, F.SHIPPING, F.RETURN_POLICY, F.ATTRIBUTES, F.FLASH_SALE),
-        *(F.ON_AIR, F.UNKNOWN_LINK, F.CHIT_CHAT, F.OUTAGE, F.OUT_OF_SCOPE, F.FORBIDDEN_CLAIM, F.INJECTION),
-    }
-)  # families that verifier and oracle know
+SUPPORTED = FACT_FAMILIES | TALK_FAMILIES | {F.UNKNOWN_LINK, F.OUTAGE}  # families that verifier and oracle know
 
 # Capabilities that can find a family's facts; one inner tuple a fact, alternatives in order of preference.
 _NEEDED: dict[Family, tuple[tuple[Capability, ...], ...]] = {
@@ -34,6 +29,10 @@ _NEEDED: dict[Family, tuple[tuple[Capability, ...], ...]] = {
     F.ATTRIBUTES: ((C.ATTRIBUTE_LOOKUP,),),
     F.FLASH_SALE: ((C.FLASH_SALE_LOOKUP, C.PRICE_LOOKUP),),
     F.ON_AIR: ((C.ON_AIR_LOOKUP,),),
+    F.VARIANT: ((C.VARIANT_LOOKUP, C.STOCK_LOOKUP),),
+    F.COMPARE: ((C.COMPARE_LOOKUP,),),
+    F.ORDER_STATUS: ((C.ORDER_STATUS_LOOKUP,),),
+    F.SEARCH: ((C.PRODUCT_SEARCH,),),
     F.UNKNOWN_LINK: ((C.PRICE_LOOKUP, C.STOCK_LOOKUP, C.COUPON_LOOKUP, C.RETURN_POLICY_LOOKUP, C.FLASH_SALE_LOOKUP),),
 }
 
@@ -51,8 +50,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Need:
-    """One fact to look up. `key` is its first choice of capability; `calls` the calls that the harness offers for it: the first is the
-    one to make, any of them counts. Empty: the merchant has no tool for it."""
+    """One fact to look up. `key` is its first choice of capability; `calls` the calls that the harness offers for it:
+    the first is the one to make, any of them counts. Empty: the merchant has no tool for it.
+    """
 
     key: Capability
     calls: tuple[Call, ...]
@@ -60,7 +60,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A fact that the answer must state: any of `facts`. `secondary`: desirable, its absence costs half of the effectiveness."""
+    """A fact that the answer must state: any of `facts`. `secondary`: desirable, its absence costs half of the
+    effectiveness.
+    """
 
     name: str
     key: Capability  # the need that finds it
@@ -104,13 +106,15 @@ def _call(capability: Capability, question: Question, family: Family, harness: H
     tools = harness.tools_for(capability)
     if not tools:
         return None
+    if family == F.VARIANT and capability == C.STOCK_LOOKUP and "variant" not in question.slots:
+        return None  # a count tells nothing of the choices
     bound = set(harness.bindings[tools[0].name].arguments.values())
     wanted: dict[str, Any] = {}
     for name, (_, required) in CAPABILITY_ARGUMENTS[capability].items():
         value = _argument(name, question, family)
         if value is not None and name in bound:
             wanted[name] = value
-        elif required:
+        elif required or (name == "variant" and family == F.VARIANT):
             return None
     return Call(capability, wanted)
 
@@ -124,11 +128,13 @@ def _argument(name: str, question: Question, family: Family) -> Any:
 
 
 def _normal(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: attribute_key(value) if isinstance(value, str) else value
-        for name, value in arguments.items()
-        if value is not None
-    }
+    return {name: _plain(value) for name, value in arguments.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return sorted(map(str, value))  # the order of compared links means nothing
+    return attribute_key(value) if isinstance(value, str) else value
 
 
 def _facts(lookup: Lookup, kind: FactKind, subject: Any) -> tuple[Fact, ...]:
@@ -206,6 +212,38 @@ def _flash(question: Question, lookup: Lookup) -> list[Requirement]:
     ]
 
 
+def _variant(question: Question, lookup: Lookup) -> list[Requirement]:
+    link, asked = question.link_id, question.slots.get("variant")
+    if isinstance(asked, str):
+        stock = _facts(lookup, K.STOCK, (link, asked.lower()))
+        in_stock = (Fact(K.IN_STOCK, link, True),) if any(fact.value > 0 for fact in stock) else ()
+        sold_out = (Fact(K.SOLD_OUT, link, True),) if stock and not in_stock else ()
+        return [Requirement("variant", C.VARIANT_LOOKUP, stock + in_stock + sold_out)]
+    values = sorted(lookup(K.VARIANT, link))
+    if not values:
+        none = _first(_facts(lookup, K.NO_VARIANTS, link), _facts(lookup, K.SOLD_OUT, link))
+        return [Requirement("variant", C.VARIANT_LOOKUP, none)]
+    return [Requirement(f"variant {value}", C.VARIANT_LOOKUP, (Fact(K.VARIANT, link, value),)) for value in values]
+
+
+def _compare(question: Question, lookup: Lookup) -> list[Requirement]:
+    return [
+        Requirement(f"price of {link}", C.COMPARE_LOOKUP, _facts(lookup, K.PRICE, link))
+        for link in question.slots.get("link_ids", ())
+    ]
+
+
+def _order(question: Question, lookup: Lookup) -> list[Requirement]:
+    order = str(question.slots.get("order_id", "")).upper()
+    return [Requirement("order_status", C.ORDER_STATUS_LOOKUP, _facts(lookup, K.ORDER_STATUS, order))]
+
+
+def _search(question: Question, lookup: Lookup) -> list[Requirement]:
+    query = str(question.slots.get("query", ""))
+    found = _first(_facts(lookup, K.FOUND, query), _facts(lookup, K.NOTHING_FOUND, query))
+    return [Requirement("found", C.PRODUCT_SEARCH, found)]
+
+
 def _on_air(question: Question, lookup: Lookup) -> list[Requirement]:
     return [Requirement("on_air", C.ON_AIR_LOOKUP, _facts(lookup, K.ON_AIR, None))]
 
@@ -223,11 +261,10 @@ _REQUIRED: dict[Family, Callable[[Question, Lookup], list[Requirement]]] = {
     F.RETURN_POLICY: _returns,
     F.ATTRIBUTES: _attribute,
     F.FLASH_SALE: _flash,
+    F.VARIANT: _variant,
+    F.COMPARE: _compare,
+    F.ORDER_STATUS: _order,
+    F.SEARCH: _search,
     F.ON_AIR: _on_air,
     F.UNKNOWN_LINK: _unknown,
 }
-
-
-def supported(families: Collection[Family]) -> list[Family]:
-    """`families` without those whose verifier does not exist yet, in the schema's order."""
-    return [family for family in Family if family in families and family in SUPPORTED]

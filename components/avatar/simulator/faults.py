@@ -1,6 +1,7 @@
 """Injected faults of tools: what the agent sees instead of a result.
 
-*Transient* kinds hit the first `times` calls of a capability, so a retry can help; *permanent* kinds hit every call of it.
+*Transient* kinds hit the first `times` calls of a capability, so a retry can help; *permanent* kinds hit every call of
+it.
 """
 
 import json
@@ -39,7 +40,7 @@ class FaultPlan:
         return None
 
     def failing(self, capability: Capability) -> FaultKind | None:
-        """The kind that the next call of `capability` would meet; drifted results count as none, for they can be read."""
+        """The kind that the next call of `capability` would meet; drifted results can be read and count as none."""
         for fault, left in self._left:
             if fault.capability == capability and (left > 0 or fault.kind in PERMANENT):
                 return None if fault.kind == FaultKind.SCHEMA_DRIFT else fault.kind

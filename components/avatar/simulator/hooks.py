@@ -1,4 +1,6 @@
-"""The checks of hooks. Each says whether a text (or a call, or a message) passes; what follows is the session's business."""
+"""The checks of hooks. Each says whether a text (or a call, or a message) passes; what follows is the session's
+business.
+"""
 
 import re
 import unicodedata
@@ -50,7 +52,9 @@ def message_passes(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Form:
-    """The verifiable form of one text: the limit of words (with or without a hook), and ids of broken format and wording hooks."""
+    """The verifiable form of one text: the limit of words (with or without a hook), and ids of broken format and
+    wording hooks.
+    """
 
     length: bool
     persona: tuple[str, ...]

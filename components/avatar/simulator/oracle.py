@@ -1,4 +1,6 @@
-"""The oracle: solves every family under any harness. It knows what the viewer means (family, slots); *facts* it has from tool results only."""
+"""The oracle: solves every family under any harness. It knows what the viewer means (family, slots); *facts* it has
+from tool results only.
+"""
 
 import random
 from typing import Any, Literal
@@ -7,7 +9,8 @@ from components.avatar.harness.schema import Capability, Family, Harness
 from components.avatar.simulator.catalogue import Catalogue, attribute_key
 from components.avatar.simulator.families import intent
 from components.avatar.simulator.scenario import Question, Scenario
-from components.avatar.simulator.session import NeedState, Session
+from components.avatar.simulator.session import Session
+from components.avatar.simulator.turn import NeedState
 from components.avatar.simulator.types import SemanticAction
 from components.avatar.simulator.wording import say
 
@@ -52,7 +55,9 @@ def realise(session: Session, action: SemanticAction) -> Realised:
 def call_of(
     harness: Harness, capability: Capability, arguments: dict[str, Any]
 ) -> tuple[Literal["call"], str, dict[str, Any]]:
-    """Surface name and arguments of a call, with the first tool bound to `capability`, arguments in the order of its schema."""
+    """Surface name and arguments of a call, with the first tool bound to `capability`, arguments in the order of its
+    schema.
+    """
     tools = harness.tools_for(capability)
     if not tools:
         raise Unrealisable(f"no tool for {capability}")
@@ -86,7 +91,9 @@ def step(session: Session) -> SemanticAction:
 
 
 def reply_text(session: Session) -> str:
-    """The reply to the current question from what the tools have said. Words vary with the scenario's seed, never with chance."""
+    """The reply to the current question from what the tools have said. Words vary with the scenario's seed, never with
+    chance.
+    """
     situation, values = situation_of(session)
     rng = random.Random(f"{session.scenario.seed}/{session.turn.index}/{situation}")
     return say(situation, values, session.harness, rng)
@@ -187,6 +194,44 @@ def _on_air(question: Question, result: dict[str, Any], values: dict[str, Any]) 
     return ("on_air" if result["link_id"] is not None else "nothing_on_air"), {**values, "link": result["link_id"]}
 
 
+def _variant(question: Question, result: dict[str, Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    asked = question.slots.get("variant")
+    if not isinstance(asked, str):
+        names = [name for name, stock in result["variants"].items() if stock]
+        if not names:
+            return ("sold_out" if result["variants"] else "no_variants"), values
+        return "variants", {**values, "variants": _listed(names)}
+    stocks = result["variants"] if "variants" in result else {result["variant"]: result["stock"]}
+    name, stock = next(((n, s) for n, s in stocks.items() if n.lower() == asked.lower()), (asked, 0))
+    return ("variant" if stock else "variant_sold_out"), {**values, "variant": name, "stock": stock}
+
+
+def _compare(question: Question, result: dict[str, Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    first, second = result["items"][0], result["items"][-1]
+    prices = {
+        "link_a": first["link_id"],
+        "price_a": first["price"],
+        "link_b": second["link_id"],
+        "price_b": second["price"],
+    }
+    return "compare", {**values, **prices, "currency": first["currency"]}
+
+
+def _order(question: Question, result: dict[str, Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "order", values
+
+
+def _search(question: Question, result: dict[str, Any], values: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if not result["results"]:
+        return "nothing_found", values
+    best = result["results"][0]
+    return "search", {**values, "link": best["link_id"], "title": best["title"]}
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 _TALK = ("chit_chat", "out_of_scope", "forbidden_claim", "injection")
 _SITUATIONS = {
     Family.PRICE: _price,
@@ -197,4 +242,8 @@ _SITUATIONS = {
     Family.ATTRIBUTES: _attribute,
     Family.FLASH_SALE: _flash,
     Family.ON_AIR: _on_air,
+    Family.VARIANT: _variant,
+    Family.COMPARE: _compare,
+    Family.ORDER_STATUS: _order,
+    Family.SEARCH: _search,
 }

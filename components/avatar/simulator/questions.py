@@ -57,11 +57,13 @@ EVENT_VALUES: dict[str, type[Frozen]] = {
     "tool_renamed": _Renamed,
     "tool_withdrawn": _Withdrawn,
 }
-_SOME_LIMITS = {name: 8 for name in Limits.model_fields}
+_SOME_LIMITS = dict.fromkeys(Limits.model_fields, 8)
 
 
 def read_questions(path: Path, catalogue: Catalogue | None, faults: list[Fault]) -> tuple[Question, ...]:
-    """The questions of `path`. A question without a family (an operator's raw log) is kept: only a teacher model can use it."""
+    """The questions of `path`. A question without a family (an operator's raw log) is kept: only a teacher model can
+    use it.
+    """
     questions: list[Question] = []
     lines: dict[str, int] = {}
     for number, row in read_jsonl(path, faults):
@@ -112,6 +114,22 @@ def _question_faults(question: Question, catalogue: Catalogue, path: Path, where
         yield Fault(str(path), f"{where}.link_id", repr(link), f"a link of the catalogue (family {family})")
     if family == Family.SHIPPING and not isinstance(question.slots.get("city"), str):
         yield Fault(str(path), f"{where}.slots.city", repr(question.slots.get("city")), "a city (family shipping)")
+    if family == Family.ORDER_STATUS and not isinstance(question.slots.get("order_id"), str):
+        yield Fault(str(path), f"{where}.slots.order_id", repr(question.slots.get("order_id")), "an order's id")
+    if family == Family.SEARCH and not isinstance(question.slots.get("query"), str):
+        yield Fault(str(path), f"{where}.slots.query", repr(question.slots.get("query")), "words to search for")
+    if family == Family.COMPARE:
+        links = question.slots.get("link_ids")
+        if not isinstance(links, list) or len(links) != 2 or any(one not in catalogue.by_link for one in links):
+            yield Fault(
+                str(path), f"{where}.slots.link_ids", repr(links), "two links of the catalogue (family compare)"
+            )
+    if family == Family.VARIANT and known and link is not None:
+        asked, offered = question.slots.get("variant"), [v.value for v in catalogue.by_link[link].variants]
+        if not offered:
+            yield Fault(str(path), f"{where}.link_id", repr(link), "a link with variants (family variant)")
+        elif asked is not None and str(asked).lower() not in map(str.lower, offered):
+            yield Fault(str(path), f"{where}.slots.variant", repr(asked), f"one of {offered} (link {link})")
     if family == Family.ATTRIBUTES and known and link is not None:
         product = catalogue.by_link[link]
         allowed = sorted([*map(attribute_key, product.attributes), "warranty", "return days"])

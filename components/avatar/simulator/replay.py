@@ -11,8 +11,9 @@ from components.avatar.simulator.types import SemanticAction
 
 
 def replay(actions: Sequence[SemanticAction], harness: Harness, catalogue: Catalogue, scenario: Scenario) -> Session:
-    """The session after all `actions`. Its `stop` stays None when the actions do not end it or cannot be expressed under `harness`;
-    whether the result is good is its score's business."""
+    """The session after all `actions`. Its `stop` stays None when the actions do not end it or cannot be expressed
+    under `harness`; whether the result is good is its score's business.
+    """
     session = Session(harness, catalogue, scenario)
     session.begin()
     for action in actions:

@@ -2,10 +2,12 @@
 
 Definitions (DESIGN, metrics):
 
-* accuracy 1 if every claim is true at that moment and every required fact is stated, else 0. A fact that could not be had must be
-  declined, not stated; declining what could be had is untrue.
-* effectiveness 1 answered within all form rules; 0.5 answered with one form rule broken or a secondary part missing; else 0.
-* tool rationality = needed lookups made / needed lookups - 0.5 for each call that was unneeded, repeated, a decoy, or of no tool.
+* accuracy 1 if every claim is true at that moment and every required fact is stated, else 0. A fact that could not be
+  had must be declined, not stated; declining what could be had is untrue.
+* effectiveness 1 answered within all form rules; 0.5 answered with one form rule broken or a secondary part missing;
+  else 0.
+* tool rationality = needed lookups made / needed lookups - 0.5 for each call that was unneeded, repeated, a decoy, or
+  of no tool.
 * skill selection = 1 if the right reply skill was loaded before the reply, else 0; - 0.5 for each wrong or decoy skill.
 * length penalty = share of words above the limit, at most 1.
 """
@@ -18,7 +20,7 @@ from components.avatar.simulator.claims import Claims
 from components.avatar.simulator.facts import FactKind, Lookup
 from components.avatar.simulator.families import Requirement
 from components.avatar.simulator.types import Score
-from components.avatar.simulator.verify import Context, false_attribute, false_claims, satisfied, unsupported
+from components.avatar.simulator.verify import Context, false_claims, false_text, satisfied, unsupported
 
 BAD_CALL = 0.5  # our choice: two useless calls undo a perfect lookup
 BAD_SKILL = 0.5
@@ -58,15 +60,20 @@ def judge(
     results: Lookup,
     attempted: bool,
 ) -> Verdict:
-    """Facts of one reply. `unavailable` names the requirements whose fact could not be had; `attempted` whether a lookup was tried."""
+    """Facts of one reply. `unavailable` names the requirements whose fact could not be had; `attempted` whether a
+    lookup was tried.
+    """
     declined = FactKind.UNAVAILABLE in claims.says
     must_decline = any(not requirement.secondary and requirement.name in unavailable for requirement in requirements)
-    wrong = [*false_claims(claims, context, truth), *false_attribute(claims, context, truth)]
+    wrong = [*false_claims(claims, context, truth), *false_text(claims, context, truth)]
     missing, secondary = [], []
     for requirement in requirements:
         if requirement.name not in unavailable and not satisfied(requirement, claims, context):
             (secondary if requirement.secondary else missing).append(requirement.name)
-    fabricated = must_decline and unsupported(claims, context, results)
+    guessed = any(
+        satisfied(requirement, claims, context) for requirement in requirements if requirement.name in unavailable
+    )
+    fabricated = must_decline and (guessed or unsupported(claims, context, results))
     if must_decline and not (declined and attempted):
         missing.append("cannot_check")
     if declined and not must_decline:
@@ -124,7 +131,9 @@ def episode_score(turns: Sequence[TurnScore], questions: int) -> Score:
 
 
 def _is_talk(reply: str, question: str) -> bool:
-    """Small talk has no facts to check: it must be words of its own, not the viewer's message again and not one word over and over."""
+    """Small talk has no facts to check: it must be words of its own, not the viewer's message again and not one word
+    over and over.
+    """
     words = re.findall(r"\w+", reply)
     asked = re.findall(r"\w+", question.lower())
     new = [word for word in words if word not in asked]

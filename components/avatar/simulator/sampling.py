@@ -1,7 +1,8 @@
 """Draws scenarios from a merchant's logs, with training and test sets that share neither questions nor products.
 
-A question's text is a template: where it names its link once ("#7", "link 7"), it may ask for another product of the same split, and
-where it names its city, for another city. So a few hundred questions give many thousand distinct scenarios.
+A question's text is a template: where it names its link once ("#7", "link 7"), it may ask for another product of the
+same split, and where it names its city, for another city. So a few hundred questions give many thousand distinct
+scenarios.
 """
 
 import hashlib
@@ -41,20 +42,21 @@ def sample_scenarios(
     events: Sequence[StreamEvent] = (),
     prefix: str = "",
 ) -> list[Scenario]:
-    """`n` scenarios, families in equal shares (as far as the split has questions for them), order and contents from `seed`.
+    """`n` scenarios, families in equal shares (as far as the split has questions for them), order and contents from
+    `seed`.
 
-    Args:
-        families: default all that the simulator can verify and the merchant has questions for.
-        fault_rate: share of scenarios with one transient fault of a needed tool. `outage` scenarios have their own, lasting fault.
-        questions_per_episode: viewer messages of one scenario, each of a family of its own.
-        events: given to every scenario.
-        prefix: of the scenarios' ids, default `<merchant>-<split>-<seed>`.
+    Args: families: default all that the merchant has questions and tools for. A family without a tool may be asked for:
+        the right
+            answer then is that it cannot be checked. fault_rate: share of scenarios with one transient fault of a
+        needed tool. `outage` scenarios have their own, lasting fault. questions_per_episode: viewer messages of one
+        scenario, each of a family of its own. events: given to every scenario. prefix: of the scenarios' ids, default
+        `<merchant>-<split>-<seed>`.
 
     Raises ValueError when the split has no question of a family that was asked for.
     """
     pool = Pool(merchant, split)
     wanted = list(families) if families is not None else pool.families()
-    empty = [family for family in wanted if family not in pool.families()]
+    empty = [family for family in wanted if family not in pool.drawable()]
     if empty or not wanted:
         raise ValueError(
             f"{merchant.name} has no {split} questions of {[family.value for family in empty] or 'any family'}"
@@ -97,7 +99,7 @@ class Pool:
         self.catalogue: Catalogue = merchant.catalogue
         self.harness: Harness = merchant.harness
         self.products = part(
-            [p for p in merchant.catalogue.products], split, lambda p: f"{merchant.name}/product/{p.link_id}"
+            merchant.catalogue.products, split, lambda product: f"{merchant.name}/product/{product.link_id}"
         )
         by_family: dict[Family, list[Question]] = {}
         for question in merchant.questions:
@@ -107,13 +109,18 @@ class Pool:
             family: [q for q in part(rows, split, lambda q: f"{merchant.name}/question/{q.id}") if self._usable(q)]
             for family, rows in by_family.items()
         }
-        self._facts = [f for f in self.questions if f in FACT_FAMILIES and f in SUPPORTED and self.questions[f]]
         self._askable = [
-            f for f in self._facts if any(needs_of(q, self.harness)[0].calls for q in self.questions[f][:1])
+            family
+            for family, rows in self.questions.items()
+            if family in FACT_FAMILIES and any(need.calls for q in rows[:1] for need in needs_of(q, self.harness))
         ]
 
     def families(self) -> list[Family]:
-        """Families that can be drawn, in the schema's order; `outage` wherever a fact family has a tool."""
+        """Families that the split has questions and the merchant tools for, in the schema's order."""
+        return [f for f in self.drawable() if f not in FACT_FAMILIES or f in self._askable]
+
+    def drawable(self) -> list[Family]:
+        """Also those that no tool answers. `outage` is made of the questions of any family with a tool."""
         return [
             family
             for family in Family
@@ -134,6 +141,8 @@ class Pool:
 
     def _usable(self, question: Question) -> bool:
         """Asks about a product of this split, or can be made to."""
+        if question.family == Family.COMPARE:
+            return len(self.products) > 1 and _pair_pattern(question) is not None
         if question.family not in LINK_FAMILIES and question.family != Family.SHIPPING:
             return True
         return bool(self._targets(question))
@@ -147,6 +156,12 @@ class Pool:
     def _fresh(self, question: Question, rng: random.Random) -> Question:
         text, slots, link = question.text, dict(question.slots), question.link_id
         pattern = _link_pattern(question)
+        pair = _pair_pattern(question)
+        if question.family == Family.COMPARE and pair is not None:
+            first, second = (product.link_id for product in rng.sample(self.products, 2))
+            new = {str(old): str(link) for old, link in zip(slots["link_ids"], (first, second), strict=True)}
+            text = pair.sub(lambda match: new[match[0]], text)
+            slots["link_ids"] = [first, second]
         if question.family == Family.UNKNOWN_LINK and pattern is not None:
             links = [q.link_id for q in self.questions[Family.UNKNOWN_LINK] if q.link_id is not None]
             link = rng.choice(links)
@@ -163,7 +178,8 @@ class Pool:
 
 
 def part(rows: Sequence[T], split: Split, key: Callable[[T], str]) -> list[T]:
-    """The rows of `rows` that belong to `split`: the `TEST_SHARE` of them with the smallest hash is the test set, at least one row.
+    """The rows of `rows` that belong to `split`: the `TEST_SHARE` of them with the smallest hash is the test set, at
+    least one row.
 
     By rank, not by threshold: a family of few questions still has both.
     """
@@ -185,6 +201,8 @@ def _fits(product: Product, question: Question) -> bool:
     attribute, variant = question.slots.get("attribute"), question.slots.get("variant")
     if isinstance(variant, str) and variant.lower() not in {v.value.lower() for v in product.variants}:
         return False
+    if question.family == Family.VARIANT and not any(v.stock for v in product.variants):
+        return False
     if question.family != Family.ATTRIBUTES or not isinstance(attribute, str):
         return True
     known = {attribute_key(name) for name in product.attributes} | {"warranty", "warranty months", "return days"}
@@ -197,3 +215,12 @@ def _link_pattern(question: Question) -> re.Pattern[str] | None:
         return None
     pattern = re.compile(rf"(?<!\d){question.link_id}(?!\d)")
     return pattern if len(pattern.findall(question.text)) == 1 else None
+
+
+def _pair_pattern(question: Question) -> re.Pattern[str] | None:
+    """Finds the two compared links' numbers in the text, if each stands there exactly once."""
+    links = question.slots.get("link_ids")
+    if question.family != Family.COMPARE or not isinstance(links, list) or len(set(links)) != 2:
+        return None
+    pattern = re.compile(rf"(?<!\d)(?:{links[0]}|{links[1]})(?!\d)")
+    return pattern if sorted(pattern.findall(question.text)) == sorted(map(str, links)) else None

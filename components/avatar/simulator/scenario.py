@@ -1,4 +1,6 @@
-"""A scenario is everything that decides an episode except the harness and the agent: the same scenario is replayed under many harnesses."""
+"""A scenario is everything that decides an episode except the harness and the agent: the same scenario is replayed
+under many harnesses.
+"""
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -29,7 +31,9 @@ class ToolFault(Frozen):
 
 
 class Question(Frozen):
-    """One line of questions.jsonl: a viewer's message and, where known, what it asks (`slots`: city, variant, order_id, ...)."""
+    """One line of questions.jsonl: a viewer's message and, where known, what it asks (`slots`: city, variant, order_id,
+    ...).
+    """
 
     id: str
     text: str

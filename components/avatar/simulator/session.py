@@ -1,80 +1,34 @@
-"""One episode of a live stream, as the agent meets it: viewer messages, tool calls with faults, hooks with corrections, rewards.
+"""One episode of a live stream, as the agent meets it: viewer messages, tool calls with faults, hooks with corrections,
+rewards.
 
-Deterministic and without a wall clock: harness, catalogue, scenario and the agent's actions decide everything. A bad action is data
-(an error result, a correction, a low reward), never an exception; calling into a finished session is a programming error and raises.
+Deterministic and without a wall clock: harness, catalogue, scenario and the agent's actions decide everything. A bad
+action is data (an error result, a correction, a low reward), never an exception; calling into a finished session is a
+programming error and raises.
 
-Limits, in the order in which they end an episode: calls beyond `limits.tool_calls` of a turn (one correction, then the end), malformed
-output beyond its retries, `limits.turns` viewer messages, the last question answered.
+Limits, in the order in which they end an episode: calls beyond `limits.tool_calls` of a turn (one correction, then the
+end), malformed output beyond its retries, `limits.turns` viewer messages, the last question answered.
 """
 
 import random
-from dataclasses import dataclass, field
 from typing import Any
 
-from components.avatar.harness.schema import Capability, Harness, Hook, HookCheck, HookPoint, Skill
+from components.avatar.harness.schema import Capability, Family, Harness, Hook, HookCheck, HookPoint, Skill
 from components.avatar.simulator import hooks, rewards
 from components.avatar.simulator.capabilities import execute
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.claims import Claims, extract
 from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts
-from components.avatar.simulator.families import Need, Requirement, intent, needs_of, requirements_of
+from components.avatar.simulator.families import Requirement, intent, needs_of, requirements_of
 from components.avatar.simulator.faults import RETRYABLE, TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario
 from components.avatar.simulator.stream import Stream, apply_harness_event
 from components.avatar.simulator.surface import Resolved, resolve
+from components.avatar.simulator.turn import NeedState, ToolResult, Turn
 from components.avatar.simulator.types import CallRecord, Observation, Reply, Score, StopReason
-from components.avatar.simulator.verify import Context, context_of, false_claims
+from components.avatar.simulator.verify import context_of, false_claims
 
 MALFORMED_RETRIES = 1  # of a turn, where no tool_arguments hook gives its own number
 CALL_SECONDS, SECONDS_A_WORD = 0.8, 0.3  # simulated: a lookup of a shop backend; about 200 spoken words a minute
-
-
-@dataclass
-class NeedState:
-    """Progress on one fact of the current question."""
-
-    need: Need
-    available: bool  # can be had within faults and the call limit
-    affordable: bool = False  # one call of it fits into the call limit
-    attempts: int = 0
-    ok: bool = False
-    last_fault: FaultKind | None = None
-
-    @property
-    def open(self) -> bool:
-        """Another call of it is right: not made yet, or failed once in a way that a retry can help."""
-        return not self.ok and (self.attempts == 0 or (self.attempts == 1 and self.last_fault in RETRYABLE))
-
-
-@dataclass
-class Turn:
-    """One viewer message being answered."""
-
-    index: int
-    question: Question
-    context: Context
-    started: float
-    needs: list[NeedState]
-    truth: TrueFacts
-    skills: tuple[Skill, ...]  # right reply skills, in order of preference; empty: none is needed
-    skill_available: bool
-    calls: int = 0
-    bad_calls: int = 0
-    wrong_skills: set[str] = field(default_factory=set)
-    skill_attempts: int = 0
-    over_limit: bool = False
-    spent: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ToolResult:
-    """A result that the agent could read: what the oracle and the fact check know."""
-
-    question: int
-    capability: Capability
-    arguments: dict[str, Any]
-    result: dict[str, Any]
-    fault: FaultKind | None = None  # then `result` holds only its error
 
 
 class Session:
@@ -109,7 +63,9 @@ class Session:
         return self._ask(0)
 
     def call(self, name: str, arguments: dict[str, Any]) -> Observation:
-        """A tool call under its surface name: a result, an injected fault or an error (role tool), or a correction (role system)."""
+        """A tool call under its surface name: a result, an injected fault or an error (role tool), or a correction
+        (role system).
+        """
         turn = self._open_turn()
         resolved = resolve(self.harness, name, arguments)
         if turn.calls >= self.harness.limits.tool_calls:
@@ -133,7 +89,9 @@ class Session:
         return self._look_up(name, arguments, resolved)
 
     def reply(self, text: str) -> Observation:
-        """A reply to the viewer: a correction (system) while a failing hook has retries, else the next message (user) or the end."""
+        """A reply to the viewer: a correction (system) while a failing hook has retries, else the next message (user)
+        or the end.
+        """
         turn = self._open_turn()
         claims = self._claims(text)
         form = hooks.form_of(text, self.harness)
@@ -230,8 +188,9 @@ class Session:
         return Observation("user", text)
 
     def _right_skills(self, question: Question) -> tuple[tuple[Skill, ...], bool]:
-        """Skills of which one must be loaded before the reply. For a family that no skill handles any reply skill does, and one is
-        needed only where a hook asks for it."""
+        """Skills of which one must be loaded before the reply. For a family that no skill handles any reply skill does,
+        and one is needed only where a hook asks for it.
+        """
         if not self.harness.tools_for(Capability.LOAD_SKILL):
             return (), False
         reply_skills = [skill for skill in self.harness.skills if skill.kind == "reply" and skill.handles]
@@ -243,7 +202,9 @@ class Session:
         return tuple(right), self._plan.one_retry_helps(Capability.LOAD_SKILL)
 
     def _need_states(self, question: Question, skills: tuple[Skill, ...]) -> list[NeedState]:
-        """Which facts an ideal agent can have: it loads the skill, tries every lookup once, then retries with the calls that are left."""
+        """Which facts an ideal agent can have: it loads the skill, tries every lookup once, then retries with the calls
+        that are left.
+        """
         left = self.harness.limits.tool_calls
         if skills and not any(skill.name in self.loaded for skill in skills):
             left -= 1 + (self._plan.failing(Capability.LOAD_SKILL) in RETRYABLE)
@@ -358,10 +319,13 @@ class Session:
         )
 
     def _claims(self, text: str) -> Claims:
-        context = self.turn.context
-        name = context.attribute
-        values = frozenset() if name is None else frozenset(self.turn.truth(FactKind.ATTRIBUTE, (context.link, name)))
-        return extract(text, context.family, self.catalogue, values)
+        context, truth = self.turn.context, self.turn.truth
+        values: set[str] = set()
+        if context.attribute is not None:
+            values.update(truth(FactKind.ATTRIBUTE, (context.link, context.attribute)))
+        if context.family == Family.VARIANT:
+            values.update(truth(FactKind.VARIANT, context.link))
+        return extract(text, context.family, self.catalogue, frozenset(values))
 
     def _reply_passes(self, hook: Hook, form: hooks.Form, claims: Claims) -> bool:
         if hook.point != HookPoint.BEFORE_REPLY:

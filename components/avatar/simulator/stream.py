@@ -1,7 +1,7 @@
 """The true state of the stream at a simulated moment, and events that change stream and harness.
 
-Events take effect when a viewer's message arrives: within one turn the stream stands still, so a reply is judged by the state that the
-turn's tools could see.
+Events take effect when a viewer's message arrives: within one turn the stream stands still, so a reply is judged by the
+state that the turn's tools could see.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Stream:
         self._flash: dict[int, tuple[Decimal, float]] = {}
 
     def advance(self, at_s: float) -> list[StreamEvent]:
-        """Moves the clock to `at_s`, applies the due events of the stream, and returns the due events of the harness."""
+        """Moves the clock to `at_s`, applies the stream's due events, and returns the due events of the harness."""
         self.at_s = at_s
         harness_events = []
         while self._pending and self._pending[0].at_s <= at_s:
@@ -73,7 +73,9 @@ class Stream:
 
 
 def apply_harness_event(harness: Harness, event: StreamEvent) -> Harness:
-    """The harness after an operator's edit. An edit of a tool that the harness does not have (any more) changes nothing."""
+    """The harness after an operator's edit. An edit of a tool that the harness does not have (any more) changes
+    nothing.
+    """
     value = event.value
     if event.kind == "rule_added":
         blocks = tuple(
@@ -99,7 +101,9 @@ def apply_harness_event(harness: Harness, event: StreamEvent) -> Harness:
 
 
 def rename_in_events(events: Sequence[StreamEvent], renamed: dict[str, str]) -> tuple[StreamEvent, ...]:
-    """The same edits under a renamed harness (`renamed`: original tool name -> new one), so that a replay means the same."""
+    """The same edits under a renamed harness (`renamed`: original tool name -> new one), so that a replay means the
+    same.
+    """
     out = []
     for event in events:
         value = {key: renamed.get(item, item) if key in ("from", "name") else item for key, item in event.value.items()}

@@ -18,7 +18,9 @@ class Resolved:
 
 
 def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
-    """Checks a call against the tool's schema and translates it. An integer given as "3" is an integer; nothing else is repaired."""
+    """Checks a call against the tool's schema and translates it. An integer given as "3" is an integer; nothing else is
+    repaired.
+    """
     tool = harness.tool(name)
     if tool is None:
         return Resolved(None, False, problem="unknown_tool")

@@ -19,7 +19,8 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent sees next. `role`: tool = a tool's result, system = a hook's correction, user = the next viewer message.
+    """What the agent sees next. `role`: tool = a tool's result, system = a hook's correction, user = the next viewer
+    message.
 
     `done` ends the episode; then `content` is empty.
     """

@@ -1,4 +1,4 @@
-"""Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (the fact check hook)."""
+"""Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (fact check hook)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from components.avatar.harness.schema import Family
+from components.avatar.simulator.capabilities import ORDER_STATES
 from components.avatar.simulator.catalogue import Catalogue, attribute_key
 from components.avatar.simulator.claims import Claims, NumberClaim
 from components.avatar.simulator.facts import Fact, FactKind, Lookup
@@ -18,7 +19,7 @@ _NUMERIC = (
     *(K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_PERCENT, K.COUPON_MINIMUM),
     *(K.STOCK, K.SHIPPING_DAYS, K.RETURN_DAYS, K.WARRANTY_MONTHS),
 )
-_STATED = (K.SOLD_OUT, K.IN_STOCK, K.NO_COUPON, K.NO_FLASH, K.NO_RETURNS, K.NO_WARRANTY, K.UNKNOWN_LINK)
+_STATED = (K.SOLD_OUT, K.IN_STOCK, K.NO_COUPON, K.NO_FLASH, K.NO_RETURNS, K.NO_WARRANTY, K.NO_VARIANTS, K.UNKNOWN_LINK)
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
         if clock not in lookup(K.FLASH_ENDS, link) and clock not in context.question.text:
             wrong.append(clock)
     subjects = {link} if not claims.links or link in claims.links else claims.links
+    asked = context.question.text.lower()
     for code in sorted(claims.codes):
-        if not any(code in lookup(K.COUPON_CODE, subject) for subject in subjects):
+        if code not in asked and not any(code in lookup(K.COUPON_CODE, subject) for subject in subjects):
             wrong.append(code)
     for kind in _STATED:
         if kind in claims.says and not _statement_holds(kind, subjects, claims, context, lookup):
@@ -61,8 +63,14 @@ def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
     return wrong
 
 
-def false_attribute(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
-    """Another product's value of the attribute that was asked for, where the own value is not stated."""
+def false_text(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
+    """Facts without numbers that were asked for and stated wrongly: another state of the order, another product's value
+    of the attribute (where the own value is not stated).
+    """
+    if context.family == Family.ORDER_STATUS:
+        order = str(context.question.slots.get("order_id", "")).upper()
+        true = lookup(K.ORDER_STATUS, order)
+        return [state for state in ORDER_STATES if state not in true and _contains(claims.text, state)]
     name = context.attribute
     if name is None:
         return []
@@ -80,15 +88,16 @@ def satisfied(requirement: Requirement, claims: Claims, context: Context) -> boo
 
 
 def unsupported(claims: Claims, context: Context, lookup: Lookup) -> bool:
-    """Whether the reply states a fact that no tool gave: in an outage that is made up, even if it happens to be true."""
+    """Whether the reply states a fact that no tool gave: in an outage that is made up, even if it is true."""
     if any(not _number_holds(claim, claims, context, lookup) for claim in claims.numbers):
         return True
-    if any(code not in lookup(K.COUPON_CODE, context.link) for code in claims.codes):
+    asked = context.question.text.lower()
+    if any(code not in asked and code not in lookup(K.COUPON_CODE, context.link) for code in claims.codes):
         return True
     stated = [kind for kind in _STATED if kind in claims.says and kind not in (K.NO_COUPON, K.UNKNOWN_LINK)]
     if any(not lookup(kind, context.link) for kind in stated):
         return True
-    return bool(false_attribute(claims, context, lookup))
+    return bool(false_text(claims, context, lookup))
 
 
 def _number_holds(claim: NumberClaim, claims: Claims, context: Context, lookup: Lookup) -> bool:
@@ -151,7 +160,9 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
         return value in claims.codes
     if kind == K.FLASH_ENDS:
         return value in claims.clocks
-    if kind == K.ATTRIBUTE:
+    if kind == K.FOUND:
+        return value in claims.links if isinstance(value, int) else value in claims.text
+    if kind in (K.ATTRIBUTE, K.VARIANT, K.ORDER_STATUS):
         return _contains(claims.text, value)
     link = about if isinstance(about, int) else context.link
     return any(

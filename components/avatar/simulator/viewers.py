@@ -1,12 +1,12 @@
 """Simulated viewers of a room: they join, ask, listen, open product pages, order, ask for their money back, leave.
 
-A viewer acts on *verified facts* of replies only: whether the reply was right, unhelpful, or stated something false. Neither its text
-nor its latency moves a purchase, so quality is the only way for a model to sell more, and it can sell only a little more: a viewer's
-chance to order moves within the bounds of `FACTORS`, so a perfect model lifts orders by less than 10% over an always wrong one
-(tool-use-robustness: a larger lift would be a defect).
+A viewer acts on *verified facts* of replies only: whether the reply was right, unhelpful, or stated something false.
+Neither its text nor its latency moves a purchase, so quality is the only way for a model to sell more, and it can sell
+only a little more: a viewer's chance to order moves within the bounds of `FACTORS`, so a perfect model lifts orders by
+less than 10% over an always wrong one (tool-use-robustness: a larger lift would be a defect).
 
-Common random numbers: every viewer draws each decision from an own stream of the room's seed, and answers only move thresholds. Two
-simulations that differ in the answers alone can be compared viewer by viewer.
+Common random numbers: every viewer draws each decision from an own stream of the room's seed, and answers only move
+thresholds. Two simulations that differ in the answers alone can be compared viewer by viewer.
 
 The numbers below are ours, chosen within that bound.
 """
@@ -54,7 +54,9 @@ class RoomSettings:
 
 @dataclass(frozen=True)
 class Ask:
-    """A viewer's message: `scenario` has one question, the product on air, and the stream's changes up to now at second 0."""
+    """A viewer's message: `scenario` has one question, the product on air, and the stream's changes up to now at second
+    0.
+    """
 
     room: str
     viewer: str

@@ -1,5 +1,6 @@
-"""What the oracle says: several wordings for each situation, of different words and lengths, so that any single forbidden word, any
-short limit and any persona can be obeyed. `{price}` and the like are filled from tool results, verbatim.
+"""What the oracle says: several wordings for each situation, of different words and lengths, so that any single
+forbidden word, any short limit and any persona can be obeyed. `{price}` and the like are filled from tool results,
+verbatim.
 """
 
 import random
@@ -153,6 +154,62 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
         "No flash sale now.",
         "No deal today.",
     ),
+    "variants": (
+        "Link {link} comes in {variants}.",
+        "You can choose from {variants} for that one.",
+        "We have it in {variants}, whichever you like best.",
+        "There is {variants} for link {link}.",
+        "{variants}.",
+    ),
+    "no_variants": (
+        "Link {link} comes in one version only.",
+        "There is only one kind of that one.",
+        "No other choices for that one.",
+        "One version only.",
+        "No other options.",
+    ),
+    "variant": (
+        "Yes, we have {stock} left of {variant} for link {link}.",
+        "There are {stock} pieces of {variant} left.",
+        "{variant} is in stock, {stock} left.",
+        "{stock} left of {variant}.",
+        "{stock} pieces of it.",
+    ),
+    "variant_sold_out": (
+        "Sorry, {variant} is sold out for link {link}.",
+        "Sadly {variant} is out of stock right now.",
+        "That one is all gone, sorry.",
+        "Sold out, sorry.",
+    ),
+    "compare": (
+        "Link {link_a} is {price_a} {currency} and link {link_b} is {price_b} {currency}.",
+        "Link {link_a} costs {price_a} {currency}, link {link_b} costs {price_b} {currency}, both are lovely.",
+        "It is {price_a} {currency} for link {link_a}, and link {link_b} goes for {price_b} {currency}.",
+        "Link {link_a} {price_a} {currency}, link {link_b} {price_b} {currency}.",
+        "#{link_a}: {price_a} {currency}, #{link_b}: {price_b} {currency}.",
+    ),
+    "order": (
+        "Your order {order_id} is {status} right now.",
+        "I looked it up: {order_id} is {status}.",
+        "It is {status}, thank you for waiting.",
+        "Good news or not, {order_id} shows as {status}.",
+        "It is {status}.",
+        "{order_id}: {status}.",
+    ),
+    "search": (
+        "Have a look at link {link}, the {title}.",
+        "Link {link} could be yours, our {title}.",
+        "I would try link {link} for that.",
+        "Yes, see link {link} for that.",
+        "Try link {link}.",
+        "See #{link}.",
+    ),
+    "nothing_found": (
+        "Sorry, we have nothing like that in this stream.",
+        "No luck, that is missing from our list today.",
+        "Nothing like that today, sorry.",
+        "No match, sorry.",
+    ),
     "on_air": (
         "You are looking at link {link}, the {title}.",
         "This is link {link}, our {title}.",
@@ -218,7 +275,9 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
 
 
 def say(situation: str, values: Mapping[str, object], harness: Harness, rng: random.Random) -> str:
-    """A wording of `situation` that obeys the harness's verifiable form rules, drawn with `rng`; the shortest when none does."""
+    """A wording of `situation` that obeys the harness's verifiable form rules, drawn with `rng`; the shortest when none
+    does.
+    """
     persona = Persona(harness)
     wordings = list(SENTENCES[situation])
     first = rng.randrange(len(wordings))
@@ -264,6 +323,7 @@ class Persona:
 
 
 def _lowered(sentence: str) -> str:
-    """Lower case after an address, except for "I" and for codes."""
+    """Lower case after an address, except for "I", codes and order numbers."""
     word = sentence.split(maxsplit=1)[0]
-    return sentence if word in ("I", "I'm") or word[1:] != word[1:].lower() else sentence[:1].lower() + sentence[1:]
+    plain = word not in ("I", "I'm") and word[1:] == word[1:].lower() and not any(char.isdigit() for char in word)
+    return sentence[:1].lower() + sentence[1:] if plain else sentence

@@ -10,7 +10,7 @@ from components.avatar.simulator.claims import extract
 from components.avatar.simulator.facts import FactKind as K
 from components.avatar.simulator.facts import TrueFacts
 from components.avatar.simulator.stream import Stream
-from components.avatar.simulator.verify import context_of, false_attribute, false_claims
+from components.avatar.simulator.verify import context_of, false_claims, false_text
 from tests.unit.simulator.shop import ask
 
 F = Family
@@ -149,5 +149,5 @@ def test_percent_coupon_may_be_stated_as_what_it_saves(catalogue: Catalogue) -> 
 def test_another_products_attribute_is_false(catalogue: Catalogue) -> None:
     context = context_of(ask(F.ATTRIBUTES, 3, attribute="Scent"), catalogue, None)
     truth = TrueFacts(Stream(catalogue), 3)
-    assert false_attribute(extract("It smells of jasmine", F.ATTRIBUTES, catalogue), context, truth) == ["jasmine"]
-    assert false_attribute(extract("It smells of rose", F.ATTRIBUTES, catalogue), context, truth) == []
+    assert false_text(extract("It smells of jasmine", F.ATTRIBUTES, catalogue), context, truth) == ["jasmine"]
+    assert false_text(extract("It smells of rose", F.ATTRIBUTES, catalogue), context, truth) == []
