@@ -19,7 +19,7 @@ MODELS = {
     "base": "base model",
     "fixed_sft": "fixed-harness SFT (baseline)",
     "hsa_sft": "HSA-SFT",
-    "hsa_sft_opd": "HSA-SFT + general distillation",
-    "hat": "HAT (HSA-SFT + distillation + RL)",
+    "hsa_sft_opd": "HSA-SFT + distillation",
+    "hat": "HAT (the new model)",
     "fixed_rl": "RL on the fixed harness",
 }

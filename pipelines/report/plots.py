@@ -22,7 +22,7 @@ COLORS = {
     "fixed_rl": "#a8617a",
 }
 
-STYLE = {
+pyplot.rcParams |= {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9,
@@ -134,15 +134,14 @@ def interval_plot(title: str, rows: Sequence[dict[str, Any]], *, x: str) -> str 
 
 
 def _figure(title: str, height: float = 2.9) -> tuple[Figure, Axes]:
-    with pyplot.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(5.4, height), layout="constrained")
-        axes.set_title(title)
+    figure, axes = pyplot.subplots(figsize=(5.4, height), layout="constrained")
+    axes.set_title(title)
     return figure, axes
 
 
 def _svg(figure: Figure, title: str) -> str:
     # The salt makes ids of clip paths differ between the figures of one page, and be the same for the same figure.
-    with pyplot.rc_context(STYLE | {"svg.hashsalt": title}):
+    with pyplot.rc_context({"svg.hashsalt": title}):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
