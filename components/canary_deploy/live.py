@@ -153,13 +153,7 @@ class LiveRollout:
             decision = decide(evidence, settings.canary)
             self._ledger.append(evidence, settings.canary, decision)
             looks.append(Look(played, self._ramp[-1].share, decision))
-            self._progress.update(
-                played,
-                settings.rooms,
-                share=self._ramp[-1].share,
-                verdict=str(decision.verdict),
-                generated=sum(not reply.reused for reply in self._served),
-            )
+            self._tell(played, str(decision.verdict))
             if _final(decision):
                 break
             hold = decision.verdict is Verdict.HOLD  # the data cannot be judged: go no further, but go on looking
@@ -189,9 +183,15 @@ class LiveRollout:
 
     def _play(self, wave: range) -> None:
         with ThreadPoolExecutor(self._settings.concurrent_rooms) as pool:
-            for events in pool.map(self._play_room, wave):
+            for number, events in zip(wave, pool.map(self._play_room, wave), strict=True):
                 for event in events:
                     heapq.heappush(self._due, (event["at"], event["id"], json.dumps(event, ensure_ascii=False)))
+                self._tell(number + 1)
+
+    def _tell(self, rooms: int, verdict: str | None = None) -> None:
+        fields: dict[str, float | str] = {"share": self._ramp[-1].share} | ({"verdict": verdict} if verdict else {})
+        generated = sum(not reply.reused for reply in self._served)
+        self._progress.update(rooms, self._settings.rooms, replies=len(self._served), generated=generated, **fields)
 
     def _play_room(self, number: int) -> list[dict]:
         """Outcomes of one room session; its exposures are the router's to write."""

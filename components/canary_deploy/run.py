@@ -30,7 +30,8 @@ from components.integrations.weights import check_model_folder
 METHOD = (
     "Both arms ran as HTTP services behind the router; viewers and clock are simulated. Each arm generated its reply "
     "to each question of the deck once for each state of the harness (replies_generated); rooms that repeated a "
-    "question got that reply again, with the latency of its generation (replies_reused). `latency_ms` counts generated replies."
+    "question got that reply again, with the latency of its generation (replies_reused). `latency_ms` counts "
+    "generated replies only."
 )
 
 

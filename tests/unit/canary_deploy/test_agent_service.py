@@ -1,4 +1,4 @@
-"""The agent service with the oracle (right answers) and scripted policies as its agent: what it reports, batches, reloads and reuses."""
+"""The agent service with the oracle and scripted policies: what it reports, batches, reloads and reuses."""
 
 import shutil
 import threading
