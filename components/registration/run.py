@@ -116,9 +116,8 @@ def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str,
         except InputError as error:
             faults += error.faults
     wanted = {field.name: field.default is MISSING for field in fields(Lineage)}  # name -> required
-    faults += [
-        Fault("lineage", name, "nothing", "a value") for name in wanted if wanted[name] and not lineage.get(name)
-    ]
+    missing = [name for name, required in wanted.items() if required and not lineage.get(name)]
+    faults += [Fault("lineage", name, "nothing", "a value") for name in missing]
     faults += [Fault("lineage", name, "unknown", ", ".join(wanted)) for name in lineage if name not in wanted]
     path = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
     models: Any = None

@@ -7,7 +7,7 @@ import pytest
 from components.avatar.errors import InputError, SystemFault
 from components.integrations.objects import FolderObjects
 from components.integrations.progress import Progress
-from components.integrations.registry import Registry
+from components.integrations.registry import Changes, Registry
 from components.integrations.storage import describe
 from components.integrations.tracking import MlflowClient, Tracking
 from components.registration import run as registration
@@ -197,3 +197,21 @@ def test_a_server_without_a_store_is_refused(start, write_evaluation, monkeypatc
     monkeypatch.setattr(Tracking, "__init__", lambda self, uri, experiment: setattr(self, "folder", None))
     with pytest.raises(InputError, match="storage_uri"):
         start(write_evaluation(**GOOD))
+
+
+def test_a_step_that_was_killed_before_the_aliases_is_taken_up_by_the_next_try(
+    start, registry, write_evaluation, no_generation, monkeypatch
+):
+    def killed(self, alias, version):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Changes, "_on_failure", lambda self, action, what: None)  # nothing runs after a kill
+        patch.setattr(Changes, "set_alias", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start(write_evaluation(**GOOD))
+    left = registry.versions()
+    assert [v.arm for v in left] == ["fixed_sft", "hat"] and all(v.tags["harness_digest"] == "h1" for v in left)
+    assert registry.champion() is None and registry.challenger() is None  # whole, but serving nobody
+    start(write_evaluation(**GOOD))
+    assert registry.versions() == left and registry.challenger().version == "2"
