@@ -44,7 +44,7 @@ def run(
     progress: Progress,
 ) -> dict[str, Metric]:
     """Evaluate the model folders `models` (arm -> folder); `surfaces` is the augmentation step's surfaces.json: it
-    proves that T2's surfaces are new. Only the arms of the settings are played. Writes evaluation.json and
+    proves that T2's surfaces are new. Writes evaluation.json and
     cases.jsonl.
 
     Raises InputError when a held-out surface occurs in the training data.
@@ -62,8 +62,7 @@ def run(
     judged: dict[tuple[str, Decoding], dict[str, list[Judged]]] = {}
     cases_path = output / "cases.jsonl"
     cases_path.unlink(missing_ok=True)
-    for arm in settings.arms:
-        folder = models[arm]
+    for arm, folder in models.items():
         model, tokenizer = load_for_generation(folder)
         chat = Chat(tokenizer)
         report["models"][arm] = {}

@@ -12,8 +12,6 @@ Decoding = Literal["free", "constrained"]
 class Settings(Frozen):
     """Sizes of the suites. T1 and T2 are the same `cases` under two kinds of harness."""
 
-    arms: tuple[str, ...] = ("base", "fixed_sft", "hat")
-    """Which of base, fixed_sft, hsa_sft, hsa_sft_opd, hat are played."""
     cases: int = Field(default=200, ge=1)
     robustness_cases: int = Field(default=60, ge=0)
     general_prompts: int = Field(default=120, ge=0)
