@@ -34,9 +34,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`expectations` evaluated over all suites, and those that failed, critical ones first."""
+    """`expectations` evaluated over all `suites`, and those that failed, critical ones first."""
 
     expectations: int
+    suites: tuple[str, ...]
     failures: tuple[Failure, ...]
 
     @property
@@ -75,7 +76,7 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
                 if not row.success:
                     failures.append(_failure(name, row))
     failures.sort(key=lambda failure: (failure.severity != "critical", failure.name))
-    return Outcome(count, tuple(failures))
+    return Outcome(count, tuple(tables), tuple(failures))
 
 
 def build_docs(project: Path) -> None:

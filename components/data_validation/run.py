@@ -17,6 +17,7 @@ from components.avatar.harness.schema import Family, Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames, suites
+from components.data_validation.docs import make_offline
 from components.data_validation.gate import Outcome, build_docs, validate
 from components.data_validation.settings import Settings
 from components.data_validation.verify import verify
@@ -57,6 +58,7 @@ def run(
     tables = build_tables(rows, arms, listed, own, chat, settings, branches)
     outcome = validate(tables, output, output / "docs")
     build_docs(output)
+    make_offline(output / "docs", outcome)
     verdict = verdict_of(outcome)
     write_json(output / "validation.json", verdict)
     progress.note(f"{'passed' if verdict['passed'] else 'FAILED'}: {verdict['why']}")

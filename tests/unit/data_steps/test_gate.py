@@ -1,11 +1,13 @@
 """The Great Expectations gate by itself, on plain frames."""
 
 import os
+import re
 
 import great_expectations.expectations as gxe
 import pandas as pd
 import yaml
 
+from components.data_validation.docs import make_offline
 from components.data_validation.gate import build_docs, validate
 
 FRAME = pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]})
@@ -57,3 +59,24 @@ def test_usage_statistics_are_off(tmp_path):
     assert os.environ["GX_ANALYTICS_ENABLED"] == "false"
     config = yaml.safe_load((tmp_path / "gx" / "great_expectations.yml").read_text(encoding="utf-8"))
     assert config["analytics_enabled"] is False
+
+
+def test_data_docs_need_no_internet(tmp_path):
+    """Without CDN scripts the index still leads to every result, and no page fetches anything with the project's
+    id."""
+    docs = tmp_path / "docs"
+    outcome = validate({"good": (FRAME, [_least(1)]), "bad": (FRAME, [_least(2)])}, tmp_path, docs)
+    build_docs(tmp_path)
+    make_offline(docs, outcome)
+    table = re.search(r'<table id="summary".*?</table>', (docs / "index.html").read_text(encoding="utf-8"), re.DOTALL)
+    assert table is not None
+    links = re.findall(r'href="([^"]+)"', table[0])
+    assert len(links) == 2 and all((docs / link).is_file() for link in links)
+    assert ">passed<" in table[0] and ">failed<" in table[0] and "bad.least" in table[0]
+    pages = list(docs.rglob("*.html"))
+    assert len(pages) == 5
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert "great-expectations-web-assets" not in text and "dataContextId=" not in text
+        logo = re.search(r'src="([^"]*logo-long\.png)"', text)
+        assert logo is None or (page.parent / logo[1]).is_file()
