@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from components.avatar.harness.schema import Frozen
+from components.avatar.harness.schema import Family, Frozen
 
 Decoding = Literal["free", "constrained"]
 
@@ -25,5 +25,5 @@ class Settings(Frozen):
     max_context: int = Field(default=1536, ge=256)
     strength: float = Field(default=1.0, ge=0, le=1)
     """Strength of the held-out perturbation of T2."""
-    families: dict[str, float] = Field(default_factory=dict)
-    """Relative weight of each family; empty: as the merchant's test questions fall."""
+    families: tuple[Family, ...] = ()
+    """Families of the questions, in equal shares; empty: all that the merchant's log and the verifiers know."""

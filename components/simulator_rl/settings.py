@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from components.avatar.harness.schema import Frozen
+from components.avatar.harness.schema import Family, Frozen
 
 
 class RewardWeights(Frozen):
@@ -44,8 +44,8 @@ class Settings(Frozen):
     max_new_tokens: int = Field(default=64, ge=8)
     """Tokens of one agent turn."""
     max_context: int = Field(default=1536, ge=256)
-    families: dict[str, float] = Field(default_factory=dict)
-    """Relative weight of each family; empty: as the merchant's questions fall."""
+    families: tuple[Family, ...] = ()
+    """Families of the questions, in equal shares; empty: all that the merchant's log and the verifiers know."""
     reward_weights: RewardWeights = RewardWeights()
 
     @model_validator(mode="after")
