@@ -218,3 +218,21 @@ def roll_out(run: Run, config: CanaryConfig, peeks: int = PEEKS) -> Decision:
             break
     assert decision is not None
     return decision
+
+
+def draw_shared_rooms(
+    shop: Shop, rooms: int, rng: np.random.Generator, gmv_effect: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """GMV and viewers by room of canary and control when viewers are randomised within rooms: both share the room's
+    level.
+    """
+    viewers = np.maximum(rng.poisson(shop.viewers * _lognormal(rng, shop.viewers_cv, rooms)), 2)
+    level = _lognormal(rng, shop.room_cv, rooms)
+    n_b = np.clip(rng.binomial(viewers, 0.5), 1, viewers - 1)
+    arms = []
+    for n in (n_b, viewers - n_b):
+        orders = rng.binomial(n, np.minimum(shop.order_rate * level, 1.0))
+        amounts = shop.amount * _lognormal(rng, shop.amount_cv, int(orders.sum()))
+        arms.append((np.bincount(np.repeat(np.arange(rooms), orders), amounts, minlength=rooms), n.astype(float)))
+    (y_b, m_b), (y_a, m_a) = arms
+    return y_b * (1 + gmv_effect), m_b, y_a, m_a

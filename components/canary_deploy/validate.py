@@ -24,7 +24,8 @@ from components.canary_deploy.config import CanaryConfig, Mode
 from components.canary_deploy.decision import GUARDRAILS, Verdict, harm_margins
 from components.canary_deploy.drill import events_to_detect, run_drill
 from components.canary_deploy.sequential import look_bounds, sequence_multiplier, to_t
-from components.canary_deploy.simulate import PEEKS, Population, Shop, draw, population, roll_out
+from components.canary_deploy.simulate import PEEKS, Population, Shop, draw, draw_shared_rooms, population, roll_out
+from components.canary_deploy.statistics import independent_ratio, paired_ratio
 
 EFFECTS = (-0.20, -0.10, -0.05, 0.0, 0.05, 0.10, 0.20)
 POOL_ROOMS = 20_000
@@ -113,6 +114,22 @@ def fixed_power(paths: Paths, rooms: int) -> float:
     """Share of runs that one clustered t-test at the end, two-sided 5%, finds better."""
     limit = -float(stdtrit(2 * rooms - 2, 0.025))
     return float((paths.log_effect[:, -1] / paths.log_se[:, -1] > limit).mean())
+
+
+def shared_rooms(rooms: int, runs: int, rng: np.random.Generator) -> dict[str, dict[str, float]]:
+    """Viewers within rooms, one two-sided 5% test at the end: the paired formula, and the one for independent arms put
+    to the same data (which ignores that both arms share the rooms, so it never alarms and finds less).
+    """
+    found = {}
+    for name, statistic in (("paired", paired_ratio), ("independent_arms_formula", independent_ratio)):
+        shares = {}
+        for key, effect in (("aa_false_positive", 0.0), ("power_plus_10", 0.1), ("power_plus_5", 0.05)):
+            results = [statistic(*draw_shared_rooms(Shop(), rooms, rng, effect)) for _ in range(runs)]
+            up = [e.estimate > to_t(1.959964, e.df) * e.se for e in results]
+            down = [e.estimate < -to_t(1.959964, e.df) * e.se for e in results]
+            shares[key] = float(np.mean(up) if effect else np.mean(up) + np.mean(down))
+        found[name] = shares
+    return found
 
 
 _POOL: Population | None = None
@@ -208,6 +225,7 @@ def validate(
         "effects": effects,
         "fixed_n_power_plus_10": power,
         "decision_plus_10_with_cuped": with_history,
+        "viewer_in_room": shared_rooms(rooms, effect_runs, np.random.default_rng(seed + 4)),
         "faults": run_drill(seed),
         "tool_error_burst_events": {
             share: {"most": max(counts), "median": float(np.median(counts))} for share, counts in bursts.items()
@@ -248,6 +266,7 @@ def table(result: dict) -> str:
         f"{aa['naive_false_positive']:.1%} wrong",
         f"power at +10%: fixed N {result['fixed_n_power_plus_10']:.3f}, "
         f"decision with history (CUPED) {result['decision_plus_10_with_cuped']['promote']:.3f}",
+        f"viewers within rooms, fixed N: {result['viewer_in_room']}",
         f"replies until a tool-error burst rolls back: {result['tool_error_burst_events']}",
         "",
         "fault                         expected   verdict",

@@ -170,3 +170,10 @@ def test_decide_on_the_command_line(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "config.yaml" in error and "planned_rooms" in error
     assert main(["replay", str(tmp_path / "absent")]) == 1
+
+
+def test_shared_rooms_need_the_paired_formula():
+    found = validation.shared_rooms(100, 300, np.random.default_rng(2))
+    assert found["paired"]["aa_false_positive"] == pytest.approx(0.05, abs=0.04)  # three standard errors
+    assert found["independent_arms_formula"]["aa_false_positive"] < 0.01
+    assert found["paired"]["power_plus_10"] > found["independent_arms_formula"]["power_plus_10"] + 0.3
