@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 _KFP_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} - (INFO|WARNING|ERROR) - (.*)")
-_COLOR = re.compile(r"\x1b\[\d+m")
+COLOR = re.compile(r"\x1b\[\d+m")
 _NOISE = re.compile(r"^\[KFP Executor |^\S+\.py:\d+: \w*Warning: |^\s*warnings\.warn\(|^-{60,}$")
 
 
@@ -52,7 +52,7 @@ class Console(io.TextIOBase):
         if kfp:
             self._streaming = kfp[2].startswith("Streamed logs:")
             self._in_json = False
-            return _COLOR.sub("", kfp[2]) if kfp[1] == "ERROR" else None
+            return COLOR.sub("", kfp[2]) if kfp[1] == "ERROR" else None
         if not self._streaming:
             return None
         line = line.removeprefix("    ").split("\r")[-1]  # a progress bar's last state

@@ -8,7 +8,11 @@ its content. Locally the cache lies in RUN_DIR, so a step that is "cached" was d
 side effects may be cached too; a cluster's cache is shared by all runs, so there they are not.
 """
 
+# kfp's decorator hides the parameters of a component from the type checker.
+# pyright: reportCallIssue=false
+
 from kfp import dsl, kubernetes
+from kfp.dsl.graph_component import GraphComponent
 
 from components.canary_deploy.component import canary_deploy
 from components.data_validation.component import data_validation
@@ -29,7 +33,7 @@ SIDE_EFFECTS = frozenset({"harness_gate", "registration", "canary_deploy"})
 """Steps that read or write the registry or live traffic: their result is not a function of their inputs."""
 
 
-def build_pipeline(profile: Profile) -> dsl.graph_component.GraphComponent:
+def build_pipeline(profile: Profile) -> GraphComponent:
     """The pipeline of one profile; the profile's settings become constants of the compiled tasks."""
 
     @dsl.pipeline(name=PIPELINE, description=profile.purpose)
@@ -122,7 +126,7 @@ def build_pipeline(profile: Profile) -> dsl.graph_component.GraphComponent:
                             "canary_deploy",
                         )
 
-    return harness_aware_training
+    return harness_aware_training  # pyright: ignore[reportReturnType] - the decorator makes it one
 
 
 def _place_on_cluster(task: dsl.PipelineTask, step: str, cluster: Cluster) -> None:

@@ -35,9 +35,9 @@ class Images(Frozen):
 
 class Toleration(Frozen):
     key: str
-    operator: str = "Exists"
+    operator: Literal["Equal", "Exists"] = "Exists"
     value: str | None = None
-    effect: str = "NoSchedule"
+    effect: Literal["NoExecute", "NoSchedule", "PreferNoSchedule"] = "NoSchedule"
 
 
 class Resources(Frozen):

@@ -132,7 +132,7 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
     """Run the DAG with kfp's local runner; returns why it failed, or None."""
     from kfp import local
 
-    from pipelines.console import Console
+    from pipelines.console import COLOR, Console
     from pipelines.dag import build_pipeline
     from pipelines.summary import STOPPED
 
@@ -151,7 +151,7 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
         except KeyboardInterrupt:
             return STOPPED
         except (RuntimeError, OSError) as error:  # kfp raises RuntimeError for a failed task
-            return str(error)
+            return COLOR.sub("", str(error))
     return None
 
 
@@ -217,6 +217,7 @@ def _quiet_libraries() -> None:
     """
     os.environ.update(
         PYTHONUNBUFFERED="1",
+        PYTHONFAULTHANDLER="1",  # a crash in native code names its place in run.log
         TQDM_DISABLE="1",
         TOKENIZERS_PARALLELISM="false",
         HF_HUB_OFFLINE="1",

@@ -36,7 +36,7 @@ def schedule(profile: Profile, host: str, cron: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         package = compile_pipeline(profile, Path(folder) / "pipeline.yaml")
         created = client.create_recurring_run(
-            experiment_id=experiment.experiment_id,
+            experiment_id=str(experiment.experiment_id),
             job_name=name,
             cron_expression=cron,
             max_concurrency=1,
@@ -47,7 +47,7 @@ def schedule(profile: Profile, host: str, cron: str) -> str:
         )
     for run_id in old:
         client.delete_recurring_run(run_id)
-    return created.recurring_run_id
+    return str(created.recurring_run_id)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -76,7 +76,7 @@ def submit(profile: Profile, host: str) -> str:
             experiment_name=profile.experiment,
             service_account=cluster.service_account,
         )
-    return run.run_id
+    return str(run.run_id)
 
 
 def main(argv: list[str] | None = None) -> int:

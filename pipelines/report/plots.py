@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -46,7 +46,7 @@ pyplot.rcParams |= {
 
 def line_plot(
     title: str,
-    series: dict[str, Sequence[tuple[float, float]]],
+    series: Mapping[str, Sequence[tuple[float, float]]],
     *,
     x: str,
     y: str,
@@ -72,7 +72,7 @@ def line_plot(
 def grouped_bars(
     title: str,
     groups: Sequence[str],
-    bars: dict[str, Sequence[float | None]],
+    bars: Mapping[str, Sequence[float | None]],
     *,
     y: str,
     colors: dict[str, str],
