@@ -69,8 +69,9 @@ class RowView:
         """`keys`, `values`: (b, H, q, D). Returns (b, H, width, D) views."""
         (rows, queries), (_, positions) = self._from, self._to
         past_keys, past_values = self._data[layer_idx, 0], self._data[layer_idx, 1]
-        past_keys[rows, :, positions] = keys[rows, :, queries]
-        past_values[rows, :, positions] = values[rows, :, queries]
+        # Under autocast the rotary embedding gives float32 keys, while the buffer holds the dtype that is computed in.
+        past_keys[rows, :, positions] = keys[rows, :, queries].to(past_keys.dtype)
+        past_values[rows, :, positions] = values[rows, :, queries].to(past_values.dtype)
         return past_keys[:, :, : self._width], past_values[:, :, : self._width]
 
     def get_seq_length(self, *_args: object) -> int:

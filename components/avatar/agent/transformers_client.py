@@ -32,6 +32,7 @@ PREFILL_TOKENS = (
     4096  # tokens of one prefill pass, padding included: larger passes gain nothing on a CPU and cost memory
 )
 KEPT_BYTES = 2 * 1024**3
+HEADS_REMEMBERED = 1024  # first messages seen so far, by hash, to notice that one comes again
 
 
 @dataclass
@@ -87,6 +88,7 @@ class TransformersClient:
         self._device = weight.device
         self._buffer = RowBuffer(config.num_hidden_layers, heads, size, autocast or weight.dtype, weight.device)
         self._store = PrefixStore(kept_bytes)
+        self._heads_seen: set[int] = set()
         self._weights: object = None
         self._table = TokenTable(tokenizer) if decoding == "constrained" else None
         self._lock = threading.Lock()
@@ -159,15 +161,18 @@ class TransformersClient:
                 hidden = self._forward(0, newest, positions, None)[:, 0]
 
     def _share_system_messages(self, rows: list[_Row]) -> None:
-        """Compute a first message (up to its closing token) that several new prompts share once, not once a prompt."""
+        """Compute a first message (up to its closing token) that several prompts share, now or over time, only once."""
         heads = Counter(
             tuple(row.prompt[: row.prompt.index(self.end_id) + 1]) for row in rows if self.end_id in row.prompt[:-1]
         )
         shared = []
         for head, count in heads.items():
             found = self._store.longest([*head, self.end_id])
-            if count > 1 and (found is None or len(found[0]) < len(head)):
+            if (count > 1 or hash(head) in self._heads_seen) and (found is None or len(found[0]) < len(head)):
                 shared.append(list(head))
+        if len(self._heads_seen) > HEADS_REMEMBERED:
+            self._heads_seen.clear()
+        self._heads_seen.update(map(hash, heads))
         for first in range(0, len(shared), len(rows)):
             batch = sorted(shared[first : first + len(rows)], key=len)
             self._extend([(0, head) for head in batch])

@@ -44,7 +44,7 @@ def model(tiny_folder):
 
 
 def assert_carried(result, tokenizer):
-    """What makes an episode usable for training: ids, mask and texts agree, and every agent turn follows a generation prompt."""
+    """What training needs: ids, mask and texts agree, and every agent turn follows a generation prompt."""
     assert len(result.completion_ids) == len(result.agent_mask)
     before = list(result.prompt_ids)
     for segment in result.segments:

@@ -99,6 +99,22 @@ def test_a_shared_system_message_is_computed_once(model, tokenizer, chat, harnes
     assert computed[0] == system and sum(computed) < system + sum(len(p) - system for p in prompts) * 2 + 5 * 40
 
 
+def test_a_system_message_that_comes_again_is_kept(model, tokenizer, chat, harness, prompts):
+    client = TransformersClient(model, tokenizer)
+    for prompt in prompts[:2]:
+        run(client, [prompt], harness, tokens=1)
+    found = client._store.longest(prompts[2])
+    assert found and len(found[0]) == prompts[2].index(chat.end_id) + 1
+
+
+def test_autocast_computes_in_half_and_keeps_the_weights(model, tokenizer, prompts, harness):
+    half = run(TransformersClient(model, tokenizer, autocast=torch.bfloat16), prompts, harness, tokens=4)
+    full = run(TransformersClient(model, tokenizer), prompts, harness, tokens=4)
+    assert model.dtype == torch.float32
+    difference = torch.tensor([g.logprobs[0] for g in half]) - torch.tensor([g.logprobs[0] for g in full])
+    assert 0 < difference.abs().max() < 0.5
+
+
 def test_new_weights_forget_the_past(tiny_folder, tokenizer, prompts, harness):
     model = AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32)
     client = TransformersClient(model, tokenizer)
