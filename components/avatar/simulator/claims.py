@@ -45,37 +45,38 @@ _CODE_AFTER = re.compile(r"\b(?:code|voucher|coupon)s?:?\s+[\"'“]?([A-Z][A-Z0-
 _MONEY = (K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_MINIMUM)
 _DAYS = (K.SHIPPING_DAYS, K.RETURN_DAYS)
 
-_TICKET = r"(?:coupon|code|voucher|discount)"
+_CODE_MARK = "§"  # stands where a coupon code stood
+_TICKET = r"(?:\b(?:coupon|code|voucher|discount)\b|§+)"
 _BEFORE: dict[K, str] = {  # cue words that stand before the number
-    K.PAYS: rf"(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}\b{_TICKET}|\bpays?|final(?: price)?(?: is)?"
-    r"|comes? to|down to"
-    r"|drops? to|becomes|total(?: is)?|brings? it to|makes? it|afterwards",
-    K.COUPON_MINIMUM: r"minimum|at least|over|above|spend(?:ing)?|orders? (?:of|from)",
-    K.COUPON_VALUE: rf"saves?|saving|takes?|takes off|minus|worth|gives(?: you)?|cuts|knocks|less|{_TICKET} (?:of|for)",
-    K.FLASH_PRICE: r"flash(?: sale| deal)?(?: price)?(?: is)?|sale price(?: is)?|deal(?: price)?(?: is)?",
-    K.PRICE: r"price(?: is)?|costs?|listed|list price|usual(?:ly)?|regular(?:ly)?|original(?:ly)?|normal(?:ly)?|was"
-    r"|instead of|down from|rather than|full price|from",
-    K.STOCK: r"stock|inventory|only|have|left|count",
-    K.SHIPPING_DAYS: r"ship(?:s|ping)?|deliver(?:y|s|ed)?|arrives?|reach(?:es)?|takes?|gets? (?:to|there)",
-    K.RETURN_DAYS: r"return(?:s|ed)?|refund(?:s|ed)?|exchange|send it back",
-    K.WARRANTY_MONTHS: r"warranty|guarantee",
-    K.COUPON_PERCENT: r"takes?|saves?|get|gives",
+    K.PAYS: rf"\b(?:after|with|using|use|apply|applying|minus)\b.{{0,24}}?{_TICKET}(?:.{{0,16}}\bprice(?: is)?\b)?"
+    rf"|{_TICKET} price(?: is)?|\b(?:discounted|reduced|new|net|final)(?: price)?(?: is)?\b|\bpays?\b|\bcomes? to\b"
+    r"|\bdown to\b|\bdrops? to\b|\bbecomes\b|\btotal(?: is)?\b|\bbrings? it to\b|\bmakes? it\b|\bafterwards\b",
+    K.COUPON_MINIMUM: r"\b(?:minimum|at least|over|above|spend(?:ing)?|orders? (?:of|from))\b",
+    K.COUPON_VALUE: r"\b(?:saves?(?: you)?|saving|takes?(?: off)?|minus|worth|gives(?: you)?|cuts|knocks|less)\b"
+    rf"|{_TICKET} (?:of|for)\b",
+    K.FLASH_PRICE: r"\b(?:flash(?: sale| deal)?(?: price)?|sale price|deal(?: price)?)(?: is)?\b",
+    K.PRICE: r"\b(?:price(?: is)?|costs?|listed|list price|usual(?:ly)?|regular(?:ly)?|original(?:ly)?|normal(?:ly)?"
+    r"|was|instead of|down from|rather than|full price|from)\b|\boff\s?$",
+    K.STOCK: r"\b(?:stock|inventory)\b",
+    K.SHIPPING_DAYS: r"\b(?:ship(?:s|ping)?|deliver(?:y|s|ed)?|arrives?|reach(?:es)?|takes?|gets? (?:to|there))\b",
+    K.RETURN_DAYS: r"\b(?:return(?:s|ed)?|refund(?:s|ed)?|exchange|send it back)\b",
+    K.WARRANTY_MONTHS: r"\b(?:warranty|guarantee)\b",
 }
 _AFTER: dict[K, str] = {  # cue words that stand after it
-    K.PAYS: rf"(?:after|with|using|once|when)\b.{{0,24}}\b{_TICKET}|to pay|in total|{_TICKET} price|at checkout|all in",
-    K.COUPON_MINIMUM: r"minimum|or more|and up|and above",
-    K.COUPON_VALUE: rf"off|discount|less|cheaper|saved|savings|{_TICKET}\b(?! price)",
-    K.FLASH_PRICE: r"flash|(?:in|during|on) the (?:flash )?(?:sale|deal)|on sale|sale price",
-    K.PRICE: r"before|list|regular|usual(?:ly)?|original(?:ly)?|normal(?:ly)?|without|becomes|drops",
-    K.STOCK: r"left|in stock|pieces|units|available|remain(?:ing)?|pcs|to go|more",
-    K.SHIPPING_DAYS: r"to (?:reach|arrive|get)|shipping|delivery|for (?:shipping|delivery)",
-    K.RETURN_DAYS: r"(?:to|for) (?:return|refund|send|exchange|change)s?|returns?|refunds?|exchange",
-    K.WARRANTY_MONTHS: r"warranty|guarantee",
-    K.COUPON_PERCENT: r"off|discount|less",
+    K.PAYS: rf"\b(?:after|with|using|once|when)\b.{{0,24}}?{_TICKET}|\bto pay\b|\bin total\b|{_TICKET} price\b"
+    r"|\bat checkout\b|\ball in\b",
+    K.COUPON_MINIMUM: r"\b(?:minimum|or more|and up|and above)\b",
+    K.COUPON_VALUE: rf"\b(?:off|discount|less|cheaper|saved|savings)\b|{_TICKET}(?! price)",
+    K.FLASH_PRICE: r"\b(?:flash|(?:in|during|on) the (?:flash )?(?:sale|deal)|on sale|sale price)\b",
+    K.PRICE: r"\b(?:before|list|regular|usual(?:ly)?|original(?:ly)?|normal(?:ly)?|without|becomes|drops)\b",
+    K.STOCK: r"\b(?:left|in stock|available|remain(?:ing)?|to go|more)\b",
+    K.SHIPPING_DAYS: r"\bto (?:reach|arrive|get|ship|deliver)\b|(?<!of )(?<!after )\b(?:shipping|delivery)\b",
+    K.RETURN_DAYS: r"\b(?:(?:to|for) (?:return|refund|send|exchange|change)s?|returns?|refunds?|exchange)\b",
+    K.WARRANTY_MONTHS: r"\b(?:warranty|guarantee)\b",
 }
-_COUNTED = tuple(kind for kind in _BEFORE if kind != K.COUPON_PERCENT)
-_BEFORE_CUES = {kind: re.compile(rf"\b(?:{words})\b") for kind, words in _BEFORE.items()}
-_AFTER_CUES = {kind: re.compile(rf"\b(?:{words})\b") for kind, words in _AFTER.items()}
+_FIRM = frozenset({K.COUPON_MINIMUM, K.COUPON_VALUE})  # right before the number, they outweigh what comes after it
+_BEFORE_CUES = {kind: re.compile(words) for kind, words in _BEFORE.items()}
+_AFTER_CUES = {kind: re.compile(words) for kind, words in _AFTER.items()}
 _CLAUSE_START = re.compile(r"[.!?;\n](?:\s|$)")
 _CLAUSE_END = re.compile(r"[.!?;\n](?:\s|$)|, |\band\b(?! (?:up|above))|\bbut\b|\bso\b")
 
@@ -93,16 +94,20 @@ _DEFAULTS: Mapping[Family, tuple[K, ...]] = {
 
 _NO = r"(?:no|not|without|isn't|aren't|don't|doesn't|does not|do not|hasn't|has no|have no|never)"
 _CANNOT = r"(?:can't|cannot|can not|could not|couldn't|unable to|not able to|am unable|failed to|can neither)"
-_THING = r"(?:links?|items?|products?|number|#|that|it|this|one)\b"
+_THING = r"(?:\d+|links?|items?|products?|number|#|that|it|this|one)\b"
 _SAYS: dict[K, re.Pattern[str]] = {
     K.UNAVAILABLE: re.compile(
-        rf"{_CANNOT}(?:\s\w+){{0,2}}\s(?:check|see|look|reach|confirm|load|access|verify|pull|retrieve|read|open|tell|get)\b"
+        rf"{_CANNOT}(?:\s\w+){{0,2}}\s(?:check|see|look|reach|confirm|load|access|verify|pull|retrieve|tell"
+        r"|find out|get (?:that|it|the|this))\b"
         r"|\b(?:system|service|tool|lookup|data)s?\s(?:\w+\s)?(?:is|are|seems?)\s(?:\w+\s)?(?:down|unavailable|offline|silent|not)\b"
         r"|\b(?:check|ask|try) (?:me )?(?:back|again) (?:later|soon|in a)"
+        r"|\b(?:price|stock|coupon|info|information|data|details?|answer) (?:is|are) (?:\w+ )?"
+        r"(?:unavailable|not available)\b"
+        r"|\b(?:don't|do not) (?:know\b|have (?:that|the|this) (?:info|information|detail|data|price|answer))"
     ),
     K.SOLD_OUT: re.compile(
         r"\bsold[\s-]?out\b|\bout of stock\b|\bnot in stock\b|\bno longer (?:available|in stock)\b|\bnone left\b"
-        r"|\bno stock\b|\ball gone\b|\bnothing left\b|\bran out\b"
+        r"|\bno stock\b|\ball gone\b|\bnothing left\b|\b(?:is|are) gone\b|\bran out\b"
     ),
     K.IN_STOCK: re.compile(r"\bin stock\b|\bstill (?:have|available)\b|\bavailable now\b"),
     K.NO_COUPON: re.compile(
@@ -116,7 +121,7 @@ _SAYS: dict[K, re.Pattern[str]] = {
         rf"{_CANNOT}\s(?:find|locate)\b|\bno (?:such )?(?:link|item|product|listing|number)\b"
         r"|\bunknown (?:link|item|product|number)\b|\b(?:don't|do not|didn't|never)\s"
         rf"(?:have|carry|sell|list|find|stock|recognise|recognize)\s(?:an? |any )?{_THING}"
-        r"|\b(?:not|n't)\s(?:exist|(?:\w+\s)?listed|found|ours|one of ours"
+        r"|(?:\bnot|n't)\s(?:exist|(?:\w+\s)?listed|found|ours|one of ours"
         r"|(?:in|on|part of|among) (?:our|the|my|today's|this) (?:\w+\s)?"
         r"(?:list|shop|store|catalogue|catalog|stream|shelf|links))\b"
     ),
@@ -172,12 +177,13 @@ def extract(text: str, family: Family, catalogue: Catalogue, attribute_words: fr
     """
     plain = normalise(text)
     codes = frozenset(_codes(text, plain, catalogue))
-    masked = catalogue.opaque_text.sub(_blank, plain)
+    masked = catalogue.opaque_text.sub(lambda match: match[0] if match[0] in codes else _blank(match), plain)
     for code in codes:
-        masked = masked.replace(code, " " * len(code))
+        masked = masked.replace(code, _CODE_MARK * len(code))
     for value in attribute_words:
-        if value in masked and any(c.isdigit() for c in value):
-            masked = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _blank, masked)
+        if any(char.isdigit() for char in value):
+            spaced = r"\s*".join(map(re.escape, value.split()))
+            masked = re.sub(rf"(?<!\w){spaced}(?!\w)", _blank, masked)
     says = frozenset(_statements(masked))
     clocks: list[str] = []
     masked = _CLOCK.sub(lambda match: _take_clock(match, clocks), masked)
@@ -222,13 +228,16 @@ def _kinds(match: re.Match[str], before: str, after: str, family: Family) -> tup
         return (K.STOCK,)
     if match["days"]:
         return _nearest(before, after, _DAYS) or tuple(k for k in default if k in _DAYS) or _DAYS
-    if match["symbol"] or match["currency"]:
-        return _nearest(before, after, _MONEY) or tuple(k for k in default if k in _MONEY) or (K.PRICE,)
-    return _nearest(before, after, _COUNTED) or default
+    if match["symbol"] or match["currency"] or "." in match["number"]:  # only money has decimals
+        kinds = _nearest(before, after, _MONEY)
+        if kinds == (K.PAYS,) and family == Family.COUPON:
+            return (K.PAYS, K.COUPON_VALUE)  # "with this code 20 CNY" may mean either
+        return kinds or tuple(k for k in default if k in _MONEY) or (K.PRICE,)
+    return _nearest(before, after, tuple(_BEFORE)) or default
 
 
 def _nearest(before: str, after: str, allowed: tuple[K, ...]) -> tuple[K, ...]:
-    """The kind whose cue stands nearest to the number; ties go to the cue after it."""
+    """The kind whose cue stands nearest to the number; ties go to the longer cue."""
     starts = [match.end() for match in _CLAUSE_START.finditer(before)]
     before = before[starts[-1] :] if starts else before
     end = _CLAUSE_END.search(after)
@@ -237,12 +246,13 @@ def _nearest(before: str, after: str, allowed: tuple[K, ...]) -> tuple[K, ...]:
     kind: K | None = None
     for candidate in allowed:
         for match in _BEFORE_CUES[candidate].finditer(before):
-            rank = (len(before) - match.end(), -len(match[0]))
+            distance = len(before) - match.end()
+            rank = (0 if distance <= 1 and candidate in _FIRM else distance, -len(match[0]))
             if best is None or rank < best:
                 best, kind = rank, candidate
         found = _AFTER_CUES[candidate].search(after)
         if found is not None:
-            rank = (found.start() - 1, -len(found[0]))
+            rank = (found.start(), -len(found[0]))
             if best is None or rank < best:
                 best, kind = rank, candidate
     return () if kind is None else (kind,)

@@ -1,8 +1,10 @@
 """Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (fact check hook)."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from components.avatar.harness.schema import Family
@@ -162,6 +164,8 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
         return value in claims.clocks
     if kind == K.FOUND:
         return value in claims.links if isinstance(value, int) else value in claims.text
+    if kind == K.ATTRIBUTE and value == "none":
+        return _contains(claims.text, value) or _contains(claims.text, f"no {subject[1]}")
     if kind in (K.ATTRIBUTE, K.VARIANT, K.ORDER_STATUS):
         return _contains(claims.text, value)
     link = about if isinstance(about, int) else context.link
@@ -175,17 +179,13 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
 
 def _contains(text: str, value: str) -> bool:
     """`value` stands in `text` as whole words; both lower case. "150 ml" and "150ml" are the same."""
-    for left, right in (
-        (text, value),
-        (text.replace(" ", ""), value.replace(" ", "")) if value[:1].isdigit() else ("", "-"),
-    ):
-        start = left.find(right)
-        while start >= 0:
-            end = start + len(right)
-            if not left[start - 1 : start].isalnum() and not left[end : end + 1].isalnum():
-                return True
-            start = left.find(right, start + 1)
-    return False
+    return _whole(value).search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _whole(value: str) -> re.Pattern[str]:
+    spaced = r"\s*".join(map(re.escape, value.split()))
+    return re.compile(rf"(?<!\w){spaced}(?!\w)")
 
 
 def _digits(value: Decimal) -> str:
