@@ -143,9 +143,12 @@ class Pool:
         """Asks about a product of this split, or can be made to."""
         if question.family == Family.COMPARE:
             return len(self.products) > 1 and _pair_pattern(question) is not None
-        if question.family not in LINK_FAMILIES and question.family != Family.SHIPPING:
-            return True
-        return bool(self._targets(question))
+        return not self._names_product(question) or bool(self._targets(question))
+
+    def _names_product(self, question: Question) -> bool:
+        """Whether the question is about one product of the catalogue, small talk about it included: such a product
+        belongs to one split."""
+        return question.family in LINK_FAMILIES or question.link_id in self.catalogue.by_link
 
     def _targets(self, question: Question) -> list[Product]:
         products = [p for p in self.products if _fits(p, question)]
@@ -166,7 +169,7 @@ class Pool:
             links = [q.link_id for q in self.questions[Family.UNKNOWN_LINK] if q.link_id is not None]
             link = rng.choice(links)
             text = pattern.sub(str(link), text)
-        elif question.family in LINK_FAMILIES or (question.family == Family.SHIPPING and link is not None):
+        elif question.family != Family.COMPARE and self._names_product(question):
             link = rng.choice(self._targets(question)).link_id
             if pattern is not None:
                 text = pattern.sub(str(link), text)
