@@ -3,9 +3,9 @@
     harness_gate -> (retrain?) teacher_generation -> harness_augmentation -> data_validation -> (valid?)
         sft fixed, sft hsa -> distillation -> simulator_rl -> evaluation -> registration -> (challenger?) canary_deploy
 
-Caching: digests of merchant, base model and code are parameters, because KFP's cache key holds an artifact's URI, never
-its content. Locally the cache lies in RUN_DIR, so a step that is "cached" was done by this very run, and steps with
-side effects may be cached too; a cluster's cache is shared by all runs, so there they are not.
+Caching: digests of merchant, base model and the step's code are parameters, because KFP's cache key holds an artifact's
+URI, never its content. Locally the cache lies in RUN_DIR, so a step that is "cached" was done by this very run, and
+steps with side effects may be cached too; a cluster's cache is shared by all runs, so there they are not.
 """
 
 # kfp's decorator hides the parameters of a component from the type checker.
@@ -24,6 +24,7 @@ from components.registration.component import registration
 from components.sft.component import sft
 from components.simulator_rl.component import simulator_rl
 from components.teacher_generation.component import teacher_generation
+from pipelines.digests import code_digest
 from pipelines.gates import read_flag, report_failure
 from pipelines.profile import Cluster, Profile, Resources
 
@@ -41,13 +42,18 @@ def build_pipeline(profile: Profile) -> GraphComponent:
         merchant: str,
         merchant_digest: str,
         base_digest: str,
-        code: str,
+        code_version: str,
         context: str,
         base_model: str = profile.base_model,
         seed: int = profile.seed,
     ) -> None:
         def settings(step: str) -> dict:
-            return {"settings": profile.settings_json(step), "seed": seed, "code": code, "context": context}
+            return {
+                "settings": profile.settings_json(step),
+                "seed": seed,
+                "code": code_digest(step),
+                "context": context,
+            }
 
         def place(task: dsl.PipelineTask, step: str) -> dsl.PipelineTask:
             shared_cache = profile.cluster is not None
@@ -113,6 +119,7 @@ def build_pipeline(profile: Profile) -> GraphComponent:
                             hat=hat,
                             fixed_sft=fixed_sft,
                             evaluation=evaluated,
+                            code_version=code_version,
                             **settings("registration"),
                         ),
                         "registration",

@@ -9,11 +9,13 @@ COMPONENTS = Path(__file__).parents[1] / "components"
 CODE_SUFFIXES = frozenset({".py", ".jinja", ".txt", ".json", ".yaml"})
 
 
-def code_digest(folder: Path = COMPONENTS) -> str:
-    """Digest of all code and package data of the steps: a changed line is a changed step."""
-    return _digest(
-        folder, (path for path in folder.rglob("*") if path.suffix in CODE_SUFFIXES and "__pycache__" not in path.parts)
-    )
+def code_digest(step: str | None = None) -> str:
+    """Digest of the code and package data that `step` runs: its own folder and the two that all steps share. A fix in a
+    late step leaves the early ones cached. None: of all components.
+    """
+    folders = [COMPONENTS / name for name in ("avatar", "integrations", step)] if step else [COMPONENTS]
+    files = (path for folder in folders for path in folder.rglob("*"))
+    return _digest(COMPONENTS, (p for p in files if p.suffix in CODE_SUFFIXES and "__pycache__" not in p.parts))
 
 
 def folder_digest(folder: Path) -> str:

@@ -97,7 +97,7 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
     digests = {
         "merchant_digest": prepared.merchant_digest,
         "base_digest": prepared.base_digest,
-        "code": code_digest(),
+        "code_version": code_digest(),
     }
     guess = estimate(profile.minutes, measure_gflops())
     print(

@@ -56,7 +56,7 @@ def arguments(profile: Profile) -> dict[str, Any]:
         "merchant": merchant,
         "merchant_digest": merchant.rpartition("/")[2],
         "base_digest": profile.base_model,
-        "code": code_digest(),
+        "code_version": code_digest(),
         "context": context.model_dump_json(),
     }
 

@@ -62,16 +62,20 @@ def summarise(run_dir: Path, profile: str, harness_digest: str, attempt: int) ->
         "metrics": metrics(_result(run_dir, "evaluation", "evaluation.json")),
         "gates": gates(run_dir, registration),
         "model_version": registration.get("model_version"),
-        "canary": _canary(registration, _result(run_dir, "canary_deploy", "canary.json")),
+        "canary": _canary(run_dir, registration),
     }
     write_json(run_dir / "summary.json", summary)
     return summary
 
 
-def _canary(registration: dict[str, Any], canary: dict[str, Any]) -> dict[str, Any]:
-    """The rollout's verdict; a model that did not become the challenger is held back without a rollout."""
+def _canary(run_dir: Path, registration: dict[str, Any]) -> dict[str, Any]:
+    """The rollout's verdict. Without a rollout by a gate's decision, the champion stays: hold."""
+    canary = _result(run_dir, "canary_deploy", "canary.json")
     if canary:
         return {"verdict": canary["verdict"], "why": canary["why"]}
+    gate = _result(run_dir, "harness_gate", "gate.json")
+    if gate and not gate["retrain"]:
+        return {"verdict": "hold", "why": "no rollout: the champion needs no retraining"}
     if registration and registration["challenger"] is None:
         return {"verdict": "hold", "why": "no rollout: the new model did not pass every gate"}
     return {"verdict": None, "why": "the run ended before a rollout"}
@@ -82,7 +86,7 @@ def gates(run_dir: Path, registration: dict[str, Any]) -> dict[str, dict[str, An
     found: dict[str, dict[str, Any]] = {}
     gate = _result(run_dir, "harness_gate", "gate.json")
     if gate:
-        found["harness_gate"] = {"passed": gate["retrain"], "why": gate["why"]}
+        found["harness_gate"] = {"passed": True, "why": gate["why"]}  # whatever it decides, its inputs were sound
     validation = _result(run_dir, "data_validation", "validation.json")
     if validation:
         found["data_validation"] = {"passed": validation["passed"], "why": validation["why"]}

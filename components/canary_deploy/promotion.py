@@ -4,14 +4,13 @@
 """
 
 from pathlib import Path
-from typing import Any
 
 from components.canary_deploy.run import run
 from components.canary_deploy.settings import Settings
 from components.integrations.metrics import Metric, read_json
 from components.integrations.progress import Progress
 from components.integrations.registry import Registry
-from components.integrations.storage import fetch
+from components.integrations.task import stored_folder
 from components.integrations.tracking import Tracking
 
 
@@ -32,7 +31,7 @@ def roll_out(
     Raises SystemFault when the registry or the store fails.
     """
     registered = read_json(registration / "registration.json")
-    folders = {arm: _folder(registered[arm], cache) for arm in ("champion", "challenger")}
+    folders = {arm: stored_folder(registered[arm]["uri"], cache) for arm in ("champion", "challenger")}
     version = registered["challenger"]["version"]
     registry = Registry(Tracking(tracking_uri, experiment), str(output))  # moves aliases: nothing is stored
     with registry.changes() as changes:
@@ -43,10 +42,3 @@ def roll_out(
             changes.set_alias("champion", version)
             progress.note(f"alias champion: version {version}")
     return metrics
-
-
-def _folder(registered: dict[str, Any], cache: Path) -> Path:
-    """The model folder of a registered version; one that lies in a local store is served from there."""
-    uri = registered["uri"]
-    local = Path(uri.removeprefix("file://"))
-    return local if local.is_dir() else fetch(uri, cache / "models" / registered["model_digest"])

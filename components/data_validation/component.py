@@ -28,7 +28,7 @@ def data_validation(
         base_digest: content digest of the base model, part of the cache key.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with validation.json and docs/.
     """

@@ -36,7 +36,7 @@ def evaluation(
         models: which of base and the four models above to evaluate.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with evaluation.json and cases.jsonl.
     """
@@ -56,7 +56,7 @@ def evaluation(
         seed=seed,
         inputs=lambda where: {
             "merchant": Path(gate.path) / "merchant",
-            "examples": Path(examples.path),
+            "surfaces": Path(examples.path) / "surfaces.json",
             "models": {
                 name: where.base_model(base_model) if name == "base" else where.model(folders[name]) for name in models
             },

@@ -26,7 +26,7 @@ def harness_augmentation(
         base_digest: content digest of the base model, part of the cache key.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with fixed.jsonl, hsa.jsonl and surfaces.json.
     """

@@ -22,10 +22,12 @@ def harness_gate(
         merchant_digest: content digest of the merchant folder, part of the cache key.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with merchant/ and gate.json.
     """
+    from pathlib import Path
+
     from components.harness_gate.run import run
     from components.harness_gate.settings import Settings
     from components.integrations.task import run_task
@@ -41,5 +43,6 @@ def harness_gate(
             "merchant": where.folder(merchant),
             "tracking_uri": where.tracking_uri,
             "experiment": where.experiment,
+            "cache": Path(where.cache_dir),
         },
     )

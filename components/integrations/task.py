@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from components.avatar.errors import InputError, SystemFault
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
 from components.integrations.progress import Progress, duration
-from components.integrations.storage import Manifest, Store
+from components.integrations.storage import Manifest, Store, fetch
 from components.integrations.tracking import StepRun, Tracking
 from components.integrations.weights import resolve_base_model
 
@@ -52,11 +52,8 @@ class Context(BaseModel):
         return resolve_base_model(spec, Path(self.cache_dir))
 
     def folder(self, place: str) -> Path:
-        """A folder, or one that `s3://.../<digest>` names: a tree of a content-addressed store (storage.py)."""
-        if not place.startswith("s3://"):
-            return Path(place)
-        root, _, digest = place.rpartition("/")
-        return Store(root).get(digest, Path(self.cache_dir) / "folders" / digest)
+        """A folder on this machine, or the copy of one that a store's URI names."""
+        return stored_folder(place, Path(self.cache_dir))
 
     def model(self, artifact: str) -> Path:
         """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its
@@ -67,6 +64,15 @@ class Context(BaseModel):
             return Path(artifact) / "model"
         digest = Manifest.model_validate_json(manifest.read_text(encoding="utf-8")).digest
         return Store(self.storage_uri).get(digest, Path(self.cache_dir) / "models" / digest)
+
+
+def stored_folder(uri: str, cache: Path) -> Path:
+    """The folder that `<root>/<digest>` names in a content-addressed store: where it lies if that is on this machine,
+    else a copy in `cache`.
+    """
+    if not uri.startswith("s3://"):
+        return Path(uri.removeprefix("file://"))
+    return fetch(uri, cache / "stored" / uri.rpartition("/")[2])
 
 
 class StepState(BaseModel):

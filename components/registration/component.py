@@ -12,6 +12,7 @@ def registration(
     hat: dsl.Input[dsl.Model],
     fixed_sft: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
+    code_version: str,
     settings: str,
     seed: int,
     code: str,
@@ -26,9 +27,10 @@ def registration(
         hat: output of simulator_rl.
         fixed_sft: output of sft, arm fixed.
         evaluation: output of evaluation.
+        code_version: digest of the code of all steps.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with registration.json.
     """
@@ -54,7 +56,7 @@ def registration(
             "lineage": {
                 "harness_digest": read_json(Path(gate.path) / "gate.json")["harness_digest"],
                 "data_digest": describe(Path(examples.path)).digest,
-                "code_version": code,
+                "code_version": code_version,
                 "pipeline_run": where.parent_run or "",
             },
             "tracking_uri": where.tracking_uri,

@@ -26,7 +26,7 @@ def sft(
         arm: fixed or hsa: which examples to train on.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with model/ and curves.jsonl.
     """

@@ -22,7 +22,7 @@ def simulator_rl(
         gate: output of harness_gate.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
-        code: digest of the project's code, part of the cache key.
+        code: digest of the step's code, part of the cache key.
         context: task.Context as JSON.
         output: folder with model/, rollouts.jsonl and curves.jsonl.
     """

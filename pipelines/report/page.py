@@ -80,6 +80,8 @@ def _verdict(summary: dict[str, Any]) -> dict[str, str]:
     canary = summary["canary"]
     if failed:
         return {"word": "failed", "tone": "bad", "why": f"step {failed[0]} failed; the run can be resumed"}
+    if summary["steps"]["teacher_generation"]["status"] == "skipped":
+        return {"word": "no retraining", "tone": "good", "why": summary["gates"]["harness_gate"]["why"]}
     if summary["model_version"] is None and closed:
         return {"word": "not registered", "tone": "warn", "why": "; ".join(closed)}
     if canary["verdict"] is None:
