@@ -147,7 +147,9 @@ class LiveRollout:
                 self._edit()
             self._play(wave)
             played = wave.stop
-            now = (played - 1) * self._interval + ROOM_SECONDS
+            # The last room ends with the budget; rounding must not leave it a moment short, or no last look would come.
+            ended = (played - 1) * self._interval + ROOM_SECONDS
+            now = settings.canary.budget_s if played == settings.rooms else ended
             self._deliver(now)
             evidence = build_evidence(self._read_events(), self._state(now), settings.canary)
             decision = decide(evidence, settings.canary)

@@ -58,13 +58,13 @@ class Settings(Frozen):
     its events.jsonl). None: no edit."""
     rooms_a_decision: int = Field(default=25, ge=1)
     """Rooms between two decisions; each ramp step lasts at least as long."""
-    concurrent_rooms: int = Field(default=8, ge=1)
+    concurrent_rooms: int = Field(default=16, ge=1)
     """Rooms played at the same time: the load on the services."""
 
     decoding: Literal["free", "constrained"] = "constrained"
     max_new_tokens: int = Field(default=64, ge=8)
     max_context: int = Field(default=1536, ge=256)
-    batch_size: int = Field(default=8, ge=1)
+    batch_size: int = Field(default=16, ge=1)
     ready_timeout_s: float = Field(default=180, gt=0)
     turn_timeout_s: float = Field(default=120, gt=0)
     """Then the router asks the champion instead. Long: on a laptop both arms and everything else share two cores."""

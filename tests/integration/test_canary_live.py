@@ -49,7 +49,8 @@ ROOT = Path(__file__).parents[2]
 MERCHANT = ROOT / "infra" / "harnesses" / "lumi-beauty"
 AGENT = "components.canary_deploy.agent_service"
 ROUTER = "components.canary_deploy.router"
-READY_S = 120
+READY_S = 400
+pytestmark = pytest.mark.timeout(900)  # two processes load torch, perhaps on a machine that trains at the same time
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,7 @@ class Processes:
             ROUTER,
             *("--rollout", "live-test", "--salt", "s", "--state", str(state)),
             *("--champion", champion.url, "--canary", canary.url),
+            *("--canary-timeout-s", "120", "--champion-timeout-s", "120"),
         )
         servers.wait_ready(router, READY_S)
         self.url = router.url
@@ -97,7 +99,7 @@ class Processes:
 
     def ask(self, session: str) -> dict:
         turn = {"session": session, "room": f"room-{session}", "viewer": "v", "message": "how much is link 3"}
-        return httpx.post(f"{self.url}/turns", json=turn, timeout=60).raise_for_status().json()
+        return httpx.post(f"{self.url}/turns", json=turn, timeout=300).raise_for_status().json()
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def test_servers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", parent], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     child = int(process.stdout.readline())
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + READY_S
     while "listening on" not in (tmp_path / "router.log").read_text() and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
@@ -275,8 +277,8 @@ def roll_out(
             )
         )
         url = stack.enter_context(served(routing.create_app(router)))
-        client = stack.enter_context(httpx.Client(timeout=60))
-        deadline = time.monotonic() + 30
+        client = stack.enter_context(httpx.Client(timeout=300))
+        deadline = time.monotonic() + READY_S
         while not all(a["ready"] for a in client.get(f"{url}/healthz").json()["arms"].values()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -342,7 +344,9 @@ def test_too_little_evidence_holds(chat: Chat, tmp_path: Path) -> None:
 
 
 def test_the_step_runs_two_models_and_leaves_its_files(tiny: Path, other: Path, tmp_path: Path) -> None:
-    settings = Settings.model_validate({**SMALL, "rooms": 40, "live_replies": 4, "max_new_tokens": 8, "edit_at": None})
+    settings = Settings.model_validate(
+        {**SMALL, "rooms": 40, "live_replies": 4, "max_new_tokens": 8, "edit_at": None, "ready_timeout_s": 400}
+    )
     metrics = run(
         champion=tiny,
         challenger=other,
