@@ -24,6 +24,7 @@ from components.avatar.simulator.session import Session
 
 EPISODES = (200, 2_000, 20_000)  # 1x, 10x, 100x: linear growth shows as equal seconds an episode
 VARIANTS = 1_000
+SAMPLE = Path("infra/harnesses/lumi-beauty")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     play_parser = commands.add_parser("play", help="chat as a viewer; the oracle answers")
     benchmark_parser = commands.add_parser("benchmark", help="tool steps and harness variants a second, on one core")
     for sub in (play_parser, benchmark_parser):
-        sub.add_argument("--harness", type=Path, required=True, metavar="DIR", help="a merchant's folder")
+        sub.add_argument("--harness", type=Path, default=SAMPLE, metavar="DIR", help=f"a merchant's folder ({SAMPLE})")
         sub.add_argument("--seed", type=int, default=1)
     benchmark_parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write domain.json")
     options = parser.parse_args(argv)
