@@ -86,7 +86,7 @@ def example_frame(
             {
                 "id": example.id,
                 "scenario": example.scenario.id,
-                "content": content_digest([example.harness_digest, example.first_message, transcript]),
+                "content": example.content,
                 "augmented": int(example.harness_digest != own.digest),
                 "tokens": len(ids),
                 "trained_tokens": sum(mask),

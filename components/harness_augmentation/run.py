@@ -153,6 +153,7 @@ class Builder:
         self.world, self.chat, self.settings, self.seed = world, chat, settings, seed
         self.tally = Tally()
         self.dropped = 0
+        self._shown: set[str] = set()  # contents of the hsa rows so far
         self._own: dict[str, tuple[Example, list[int]] | None] = {}
 
     def groups(self, rows: Sequence[Trajectory]) -> Iterator[tuple[int, list[Pair]]]:
@@ -181,10 +182,12 @@ class Builder:
             fixed = self._fixed(trajectory)
             if fixed is None:
                 continue
-            hsa = fixed if shared is None else self._augmented(name, trajectory, shared, strength, rng)
+            if shared is None and self._is_new(fixed[0]):
+                hsa = fixed
+            else:  # small talk repeats itself: a row that the merchant's own harness has shown already gets a variant
+                hsa = self._augmented(name, trajectory, shared or self._variant(rng, strength), strength, rng)
             if hsa is not None:
-                pair = Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1])
-                pairs.append(pair)
+                pairs.append(Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1]))
         return pairs
 
     def _fixed(self, trajectory: Trajectory) -> tuple[Example, list[int]] | None:
@@ -211,10 +214,19 @@ class Builder:
             made, reason = self._play(
                 name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, strength
             )
+            if made is not None and not self._is_new(made[0]):
+                made, reason = None, "duplicate"
             self.tally.count(variant, reason)
             if made is not None:
                 return made
         return None
+
+    def _is_new(self, example: Example) -> bool:
+        """Whether the hsa arm lacks this harness and transcript; it counts as shown from now on."""
+        content = example.content
+        new = content not in self._shown
+        self._shown.add(content)
+        return new
 
     def _variant(self, rng: random.Random, strength: float) -> Variant:
         operators = self.settings.operators or None

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import Fault, InputError, file_fault
-from components.avatar.harness.schema import Family, Frozen, Harness, HookCheck
+from components.avatar.harness.schema import Family, Frozen, Harness, HookCheck, content_digest
 from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.types import Observation, SemanticAction
 
@@ -75,6 +75,11 @@ class Example(Frozen):
     harness: Harness
     first_message: str
     segments: tuple[ExampleSegment, ...]
+
+    @property
+    def content(self) -> str:
+        """Digest of what a student sees: equal for two examples that differ in their ids only."""
+        return content_digest([self.harness_digest, self.first_message, [segment.text for segment in self.segments]])
 
 
 def example_from_episode(

@@ -21,7 +21,7 @@ from tests.unit.data_steps.conftest import MERCHANT
 
 PRICE = re.compile(r"(\d+)(\.\d\d)")
 AXES = ["skill_identifier", "skill_content", "tools", "prompt", "hooks", "decoys"]
-SETTINGS = Settings(min_trajectories=30, min_examples=30, min_per_family=1)
+SETTINGS = Settings(min_trajectories=20, min_examples=20, min_per_family=1)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ def _augment(taught, base_model, output, quiet, seed=0, **settings):
 
 def test_both_arms_tell_the_same_scenarios_in_the_same_order(arms, world):
     fixed, hsa = arms["fixed"], arms["hsa"]
-    assert len(fixed) == len(hsa) > 50
+    assert len(fixed) == len(hsa) > 30
     assert [(e.id, e.scenario.id, e.first_message) for e in fixed] == [
         (e.id, e.scenario.id, e.first_message) for e in hsa
     ]
@@ -88,6 +88,22 @@ def test_budget_keeps_the_whole_curriculum(taught, base_model, chat, tmp_path, q
     assert max(tokens.values()) <= 15_000 < max(tokens.values()) + 1_000
     strengths = [e.strength for e in rows["hsa"] if e.operators]
     assert strengths[0] < 0.5 and strengths[-1] > 0.8
+
+
+def test_equal_transcripts_are_not_shown_twice(taught, base_model, tmp_path, quiet):
+    """Two scenarios with the same small talk in the same words: under the merchant's own harness their rows would be
+    equal."""
+    rows = read_rows(taught / "trajectories.jsonl", Trajectory)[:6]
+    twins = [
+        row.model_copy(update={"scenario": row.scenario.model_copy(update={"id": f"{row.scenario.id}-twin"})})
+        for row in rows
+    ]
+    write_rows(tmp_path / "trajectories.jsonl", [*rows, *twins])
+    _augment(tmp_path, base_model, tmp_path, quiet, original_share=1.0, strength_start=1.0)
+    hsa = read_rows(tmp_path / "hsa.jsonl", Example)
+    assert len(hsa) == 12
+    assert len({example.content for example in hsa}) == 12
+    assert len({e.content for e in read_rows(tmp_path / "fixed.jsonl", Example)}) == 6
 
 
 def test_several_variants_of_a_trajectory(few, base_model, tmp_path, quiet):
