@@ -104,7 +104,7 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
         f"run folder {run_dir}\n"
         f"merchant   {prepared.merchant.name}, harness {prepared.harness_digest}\n"
         f"base model {profile.base_model}\n"
-        f"estimate   about {duration(guess.minutes * 60)} in all (an estimate: this machine does {guess.speed:.1f}x "
+        f"estimate   about {duration(guess.minutes * 60)} in all (an estimate: this machine does {guess.speed:.2g}x "
         "the matrix products of the reference machine)",
         flush=True,
     )
