@@ -61,8 +61,8 @@ def _written(chat: Chat, text: str) -> Generation:
 
 
 def _oracle_text(state: EpisodeState) -> str:
-    kind, *parts = realise(state.session, next_action(state.session))
-    return call_text(*parts) if kind == "call" else parts[0]
+    done = realise(state.session, next_action(state.session))
+    return call_text(done[1], done[2]) if done[0] == "call" else done[1]
 
 
 def always_retry(state: EpisodeState) -> str:

@@ -19,7 +19,7 @@ from components.avatar.harness.schema import Harness
 from components.avatar.simulator.types import Observation
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerFast
 
 TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 START, END = "<|im_start|>", "<|im_end|>"
@@ -35,7 +35,7 @@ class Chat:
     """Renders for one tokenizer. Installs the template in it; raises InputError if the tokenizer lacks ChatML or
     splits it differently."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast") -> None:
         self.tokenizer = tokenizer
         tokenizer.chat_template = TEMPLATE_PATH.read_text(encoding="utf-8")
         added = tokenizer.get_added_vocab()
@@ -93,14 +93,15 @@ class Chat:
             [self._safe(message) for message in messages],
             tools=_map_text(tools, self.neutralise) or None,
             add_generation_prompt=add_generation_prompt,
-            return_dict=True,
+            return_dict=False,
         )
-        return list(encoded["input_ids"])
+        return list(encoded)  # pyright: ignore[reportReturnType]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of an agent turn without its closing token. Special tokens inside stay visible."""
         kept = ids[:-1] if ids and ids[-1] == self.end_id else ids
-        return self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        text = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text  # pyright: ignore[reportReturnType]
 
     def _safe(self, message: Message) -> Message:
         if message["role"] != "assistant":
@@ -115,12 +116,11 @@ class Chat:
         return tuple(self.messages_ids([message], tools_of(key.harness)))
 
     def _encode(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[return-value]
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _encode_text(self, text: str) -> list[int]:
-        return self.tokenizer(_SURROGATES.sub("\ufffd", text), add_special_tokens=False, split_special_tokens=True)[
-            "input_ids"
-        ]  # type: ignore[return-value]
+        whole = _SURROGATES.sub("\ufffd", text)
+        return self.tokenizer(whole, add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
     def _check(self) -> None:
         """Carried pieces and the whole conversation must give the same ids, else training and serving would see

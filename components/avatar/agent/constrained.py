@@ -17,7 +17,7 @@ from components.avatar.agent.call_grammar import CallNames, CallReader
 from components.avatar.harness.schema import Harness
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerFast
 
 _QUOTE = b'"'
 # Stand-ins for a harness when only the place matters: some argument is left to write, or none.
@@ -29,7 +29,7 @@ class TokenTable:
     """The bytes of every token of a byte-level vocabulary. Special tokens have none: never allowed where the harness
     decides."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast") -> None:
         alphabet = _byte_alphabet()
         special = set(tokenizer.get_added_vocab().values())
         self.bytes: dict[int, bytes] = {}

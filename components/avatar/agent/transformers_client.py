@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -25,7 +25,7 @@ from components.avatar.agent.types import Generation
 from components.avatar.harness.schema import Harness
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 Decoding = Literal["free", "constrained"]
 PREFILL_TOKENS = (
@@ -65,7 +65,7 @@ class TransformersClient:
     def __init__(
         self,
         model: "PreTrainedModel",
-        tokenizer: "PreTrainedTokenizerBase",
+        tokenizer: "PreTrainedTokenizerFast",
         decoding: Decoding = "free",
         batch_size: int = 32,
         *,
@@ -76,11 +76,12 @@ class TransformersClient:
         self.tokenizer = tokenizer
         self.decoding = decoding
         self.batch_size = batch_size
-        self.end_id: int = tokenizer.convert_tokens_to_ids("<|im_end|>")  # type: ignore[assignment]
+        self.end_id: int = tokenizer.get_added_vocab()["<|im_end|>"]
         self.autocast = autocast
-        base = model.get_base_model() if hasattr(model, "peft_config") else model
-        self._decoder = base.get_decoder()  # type: ignore[operator]
-        self._head = base.get_output_embeddings()  # type: ignore[operator]
+        inside_adapter: Any = getattr(model, "get_base_model", None)  # of a PEFT model
+        base: Any = inside_adapter() if inside_adapter else model
+        self._decoder = base.get_decoder()
+        self._head = base.get_output_embeddings()
         config = base.config
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -262,4 +263,5 @@ class TransformersClient:
 
     def _finished(self, row: _Row, stopped: bool, seconds: float) -> Generation:
         text = self.tokenizer.decode(row.ids[:-1] if stopped else row.ids, clean_up_tokenization_spaces=False)
+        assert isinstance(text, str)  # one sequence was decoded
         return Generation(tuple(row.ids), text, "stop" if stopped else "length", tuple(row.logprobs), seconds)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from components.avatar.agent.kv_cache import PrefixStore
@@ -136,6 +137,21 @@ def test_rows_stop_alone(model, tokenizer, prompts, harness):
         assert generation.ids == ids[:cut] and len(generation.logprobs) == cut
         assert generation.finish == ("stop" if client.end_id in ids else "length")
         assert (tokenizer.decode(client.end_id) in generation.text) is False or generation.finish == "length"
+
+
+def test_adapters_are_sampled_from(tiny_folder, tokenizer, prompts, harness):
+    base = AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32)
+    plain = run(TransformersClient(base, tokenizer), prompts, harness, tokens=1)
+    adapted = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_()
+    drawn = run(TransformersClient(adapted, tokenizer), prompts, harness, tokens=1)
+    for prompt, before, after in zip(prompts, plain, drawn, strict=True):
+        assert after.ids[0] == int(logits_of(adapted, prompt)[-1].argmax())
+        assert after.logprobs != before.logprobs
 
 
 def test_training_mode_is_left_as_it_was(model, tokenizer, prompts, harness):
