@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 IGNORED = -100  # label of a token without loss, as in torch's cross entropy
+PADDING = -1  # branch of a padding token
 
 
 @dataclass(frozen=True)
@@ -89,22 +90,19 @@ def make_rows(sequences: Iterable[Encoded], *, max_tokens: int, max_branches: in
 
 
 def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, torch.Tensor]:
-    """Batch of rows: input_ids, labels, position_ids (B, T) and a boolean attention mask (B, 1, T, T), True where
-    attention is allowed."""
+    """Batch of rows: input_ids, labels, position_ids and branch_B_T, all (B, T), for `tree_attention`.
+
+    The attention mask is an empty one of four dimensions: transformers hands such a mask on as it is and builds none.
+    """
     width = max(len(row["input_ids"]) for row in rows)
 
     def padded(field: str, value: int) -> torch.Tensor:
         return torch.tensor([[*row[field], *[value] * (width - len(row[field]))] for row in rows])
 
-    branch_B_T = padded("branch", -1)
-    causal_T_T = torch.ones(width, width, dtype=torch.bool).tril()
-    same = branch_B_T[:, :, None] == branch_B_T[:, None, :]
-    prefix = (branch_B_T == 0)[:, None, :].expand_as(same)
-    # A padding token sees the other padding before it: a row of the mask without any True would give NaN in the
-    # softmax.
     return {
         "input_ids": padded("input_ids", pad_id),
         "labels": padded("labels", IGNORED),
         "position_ids": padded("positions", 0),
-        "attention_mask": (causal_T_T & (same | prefix))[:, None],
+        "branch_B_T": padded("branch", PADDING),
+        "attention_mask": torch.ones(len(rows), 1, 0, 0, dtype=torch.bool),
     }

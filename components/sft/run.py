@@ -22,6 +22,7 @@ from components.integrations.training import (
     save_model,
     training_arguments,
 )
+from components.sft import tree_attention
 from components.sft.packing import Encoded, collate, make_rows
 from components.sft.settings import Settings
 
@@ -35,7 +36,9 @@ def run(
     Raises InputError when no example fits a row.
     """
     from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTConfig
+
+    from components.sft.trainer import PackedTrainer
 
     set_threads()
     student, tokenizer = load_for_training(model, tuning=settings.tuning, lora_rank=settings.lora_rank)
@@ -80,7 +83,8 @@ def run(
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
     )
-    trainer = SFTTrainer(
+    student.set_attn_implementation(tree_attention.NAME)
+    trainer = PackedTrainer(
         model=student,
         args=arguments,
         train_dataset=Dataset.from_list([vars(row) for row in rows]),
@@ -89,6 +93,7 @@ def run(
         callbacks=[curve],
     )
     run_trainer(trainer)
+    student.set_attn_implementation("sdpa")
     save_model(trainer.model, tokenizer, model, output / "model")
     return {
         "examples": Metric(len(fitting), 1),

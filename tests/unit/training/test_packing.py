@@ -4,11 +4,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from components.sft.packing import IGNORED, Encoded, collate, make_row, make_rows, shared_prefix
+from components.sft import tree_attention
+from components.sft.packing import IGNORED, Encoded, Row, collate, make_row, make_rows, shared_prefix
 
 VOCABULARY = 50
+PREFIX = [3, 5, 7, 9, 11, 13]
 
 
 def conversation(prefix: list[int], tail: list[int], trained: int, group: str = "h") -> Encoded:
@@ -30,37 +33,65 @@ def model() -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def loss_sum(model: LlamaForCausalLM, rows: list) -> float:
+def loss_sum(model: LlamaForCausalLM, rows: list[Row]) -> torch.Tensor:
+    """As training computes it: shared-prefix attention."""
+    model.set_attn_implementation(tree_attention.NAME)
     batch = collate([vars(row) for row in rows], pad_id=0)
-    with torch.no_grad():
-        logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
-    flat = torch.nn.functional.cross_entropy(
+    logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
+    return cross_entropy(
         logits[:, :-1].reshape(-1, VOCABULARY),
         batch["labels"][:, 1:].reshape(-1),
         ignore_index=IGNORED,
         reduction="sum",
     )
-    return float(flat)
 
 
-def test_a_shared_row_has_the_loss_of_separate_rows(model: LlamaForCausalLM) -> None:
-    prefix = [3, 5, 7, 9, 11, 13]
-    conversations = [
-        conversation(prefix, [21, 22, 23, 24], 2),
-        conversation(prefix, [31, 32, 33, 34, 35], 3),
-        conversation(prefix, [31, 41, 42], 1),
-    ]
-    shared = make_row(conversations)
-    separate = [make_row([c]) for c in conversations]
-    assert len(shared.input_ids) < sum(len(row.input_ids) for row in separate)
-    assert shared.trained_tokens == sum(row.trained_tokens for row in separate) == 6
-    assert loss_sum(model, [shared]) == pytest.approx(sum(loss_sum(model, [row]) for row in separate), rel=1e-5)
+def plain_loss_sum(model: LlamaForCausalLM, conversations: list[Encoded]) -> torch.Tensor:
+    """As a textbook computes it: one conversation at a time, transformers' own attention."""
+    model.set_attn_implementation("sdpa")
+    losses = []
+    for conversation in conversations:
+        ids = torch.tensor([conversation.ids])
+        labels = torch.tensor([t if m else IGNORED for t, m in zip(conversation.ids, conversation.mask, strict=True)])
+        logits = model(input_ids=ids).logits[0]
+        losses.append(cross_entropy(logits[:-1], labels[1:], ignore_index=IGNORED, reduction="sum"))
+    return torch.stack(losses).sum()
+
+
+def gradients(model: LlamaForCausalLM, loss: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(loss, list(model.parameters())))
+
+
+CONVERSATIONS = [
+    conversation(PREFIX, [21, 22, 23, 24], 2),
+    conversation(PREFIX, [31, 32, 33, 34, 35], 3),
+    conversation(PREFIX, [31, 41, 42], 1),
+]
+
+
+def test_a_shared_row_has_loss_and_gradient_of_separate_conversations(model: LlamaForCausalLM) -> None:
+    row = make_row(CONVERSATIONS)
+    assert len(row.input_ids) < sum(len(c.ids) for c in CONVERSATIONS)
+    assert row.trained_tokens == 6
+    shared, plain = loss_sum(model, [row]), plain_loss_sum(model, CONVERSATIONS)
+    assert float(shared) == pytest.approx(float(plain), rel=1e-5)
+    for ours, theirs in zip(gradients(model, shared), gradients(model, plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_of_rows_of_different_shape(model: LlamaForCausalLM) -> None:
+    alone = conversation([1, 2], [3, 4, 5], 2)
+    rows = [make_row(CONVERSATIONS), make_row([alone])]
+    assert float(loss_sum(model, rows)) == pytest.approx(
+        float(plain_loss_sum(model, [*CONVERSATIONS, alone])), rel=1e-5
+    )
 
 
 def test_padding_changes_nothing(model: LlamaForCausalLM) -> None:
     short = make_row([conversation([1, 2], [3, 4], 1)])
     long = make_row([conversation([1, 2], [3, 4, 5, 6, 7, 8], 4)])
-    assert loss_sum(model, [short, long]) == pytest.approx(loss_sum(model, [short]) + loss_sum(model, [long]), rel=1e-5)
+    apart = float(loss_sum(model, [short])) + float(loss_sum(model, [long]))
+    assert float(loss_sum(model, [short, long])) == pytest.approx(apart, rel=1e-5)
 
 
 def test_a_branch_cannot_see_its_sibling(model: LlamaForCausalLM) -> None:
@@ -68,7 +99,7 @@ def test_a_branch_cannot_see_its_sibling(model: LlamaForCausalLM) -> None:
     kept = conversation(prefix, [20, 21, 22], 2)
     one = make_row([conversation(prefix, [30, 31], 0), kept])
     other = make_row([conversation(prefix, [40, 41], 0), kept])
-    assert loss_sum(model, [one]) == pytest.approx(loss_sum(model, [other]), rel=1e-6)
+    assert float(loss_sum(model, [one])) == pytest.approx(float(loss_sum(model, [other])), rel=1e-6)
 
 
 def test_rows_keep_order_group_and_budget() -> None:
