@@ -14,6 +14,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
@@ -75,7 +77,10 @@ class Rollouts:
         """Prompts arrive repeated `group_size` times, groups together. Lists of the result run parallel to
         `prompts`."""
         starts = [self.starts[int(prompt)] for prompt in prompts]
-        client = TransformersClient(trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class)
+        # Sampled in the precision that the update computes in, else the importance ratio would correct for rounding.
+        autocast = torch.bfloat16 if trainer.args.bf16 else None
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        client = TransformersClient(model, trainer.processing_class, autocast=autocast)
         actor = ModelActor(client, temperature=self.settings.temperature, max_new_tokens=self.settings.max_new_tokens)
         results = run_episodes(
             starts,

@@ -23,7 +23,10 @@ def trainer(tiny: Path) -> Any:
     model = AutoModelForCausalLM.from_pretrained(tiny)
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     return SimpleNamespace(
-        model=model, processing_class=tokenizer, accelerator=SimpleNamespace(unwrap_model=lambda model: model)
+        model=model,
+        processing_class=tokenizer,
+        accelerator=SimpleNamespace(unwrap_model=lambda model: model),
+        args=SimpleNamespace(bf16=False),
     )
 
 
