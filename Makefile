@@ -86,7 +86,7 @@ benchmark-domain: setup  ## Simulator and augmentation speed without a model: RU
 
 .PHONY: canary-validate
 canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json
-	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)
+	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)/canary_validation.json
 
 .PHONY: mlflow-up
 mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000) over TRACKING_URI
