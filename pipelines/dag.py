@@ -96,7 +96,7 @@ def build_pipeline(profile: Profile) -> GraphComponent:
                         distillation(model=hsa_sft, **base, **settings("distillation")), "distillation"
                     ).outputs["output"]
                     hat = place(
-                        simulator_rl(model=hsa_sft_opd, gate=gate, **settings("simulator_rl")), "simulator_rl"
+                        simulator_rl(model=hsa_sft_opd, gate=gate, **base, **settings("simulator_rl")), "simulator_rl"
                     ).outputs["output"]
                     evaluated = place(
                         evaluation(

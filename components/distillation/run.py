@@ -41,7 +41,7 @@ def run(
     from trl import DistillationConfig, DistillationTrainer
 
     set_threads()
-    student, tokenizer = load_for_training(model, tuning=settings.tuning, lora_rank=settings.lora_rank)
+    student, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     teacher = AutoModelForCausalLM.from_pretrained(base_model)
     prompts = sample_general_prompts(settings.prompts, seed=seed, split="train")
     curve = CurveCallback(output / "curves.jsonl", progress)

@@ -25,12 +25,12 @@ ADAPTER = "adapter"
 
 
 def load_for_training(
-    folder: Path, *, tuning: Literal["full", "lora"] = "full", lora_rank: int = 16
+    folder: Path, base_model: Path, *, tuning: Literal["full", "lora"] = "full", lora_rank: int = 16
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Model in fp32 master weights (small updates vanish in bf16) and tokenizer of a model folder.
 
-    With `tuning="lora"` the model is a PEFT model: the folder's own adapter if it has one, else a fresh one on all
-    linear layers."""
+    With `tuning="lora"` the model is a PEFT model: `base_model` under the folder's own adapter if it has one, else the
+    folder's weights under a fresh adapter on all linear layers."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -38,12 +38,11 @@ def load_for_training(
     dtype = torch.bfloat16 if tuning == "lora" and torch.cuda.is_available() else torch.float32
     if tuning == "full":
         return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype), tokenizer
-    from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+    from peft import LoraConfig, PeftModel, get_peft_model
 
     adapter = folder / ADAPTER
     if adapter.is_dir():
-        base = PeftConfig.from_pretrained(str(adapter)).base_model_name_or_path
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        model = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype)
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=True), tokenizer  # pyright: ignore[reportReturnType]
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     config = LoraConfig(r=lora_rank, lora_alpha=2 * lora_rank, target_modules="all-linear", task_type="CAUSAL_LM")

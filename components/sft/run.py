@@ -41,7 +41,7 @@ def run(
     from components.sft.trainer import PackedTrainer
 
     set_threads()
-    student, tokenizer = load_for_training(model, tuning=settings.tuning, lora_rank=settings.lora_rank)
+    student, tokenizer = load_for_training(model, model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     chat = Chat(tokenizer)
     encoded = []
     for example in read_rows(examples, Example):

@@ -9,6 +9,8 @@ from components.integrations.component import component
 def simulator_rl(
     model: dsl.Input[dsl.Model],
     gate: dsl.Input[dsl.Dataset],
+    base_model: str,
+    base_digest: str,
     settings: str,
     seed: int,
     code: str,
@@ -20,6 +22,8 @@ def simulator_rl(
     Args:
         model: output of the training stage before.
         gate: output of harness_gate.
+        base_model: spec of the base model (weights.py).
+        base_digest: content digest of the base model, part of the cache key.
         settings: the step's Settings as JSON.
         seed: seed of everything random in the step.
         code: digest of the step's code, part of the cache key.
@@ -39,5 +43,9 @@ def simulator_rl(
         context=context,
         settings=Settings.model_validate_json(settings),
         seed=seed,
-        inputs=lambda where: {"model": where.model(model.path), "merchant": Path(gate.path) / "merchant"},
+        inputs=lambda where: {
+            "model": where.model(model.path),
+            "base_model": where.base_model(base_model),
+            "merchant": Path(gate.path) / "merchant",
+        },
     )

@@ -5,8 +5,8 @@ and hands ids, masks, log-probabilities and the simulator's rewards back. Remove
 model (the simulator's verifiers are the reward), a prompt data set (a prompt is the number of a scenario; scenario,
 faults and harness state derive from it) and the KL term (beta = 0 unless the profile says otherwise).
 
-    python -m components.simulator_rl --model OPD/model --merchant infra/harnesses/lumi-beauty --output OUT
-"""
+    python -m components.simulator_rl --model OPD/model --base-model BASE --merchant infra/harnesses/lumi-beauty
+--output OUT"""
 
 import json
 import random
@@ -141,9 +141,10 @@ def reward_function(name: str) -> Any:
 
 
 def run(
-    *, model: Path, merchant: Path, output: Path, settings: Settings, seed: int, progress: Progress
+    *, model: Path, base_model: Path, merchant: Path, output: Path, settings: Settings, seed: int, progress: Progress
 ) -> dict[str, Metric]:
-    """Train `model` on its own episodes; writes `output/model`, `output/curves.jsonl` and `output/rollouts.jsonl`."""
+    """Train `model` on its own episodes (`base_model` carries its adapter, if it has one); writes `output/model`,
+    `output/curves.jsonl` and `output/rollouts.jsonl`."""
     if settings.steps == 0:
         progress.note("no steps in the profile: the model passes through unchanged")
         shutil.copytree(model, output / "model")
@@ -153,7 +154,7 @@ def run(
     from trl import GRPOConfig, GRPOTrainer
 
     set_threads()
-    policy, tokenizer = load_for_training(model, tuning=settings.tuning, lora_rank=settings.lora_rank)
+    policy, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     groups = -(-settings.steps // settings.iterations) * settings.groups_per_step
     (output / "rollouts.jsonl").unlink(missing_ok=True)
     rollouts = Rollouts(
