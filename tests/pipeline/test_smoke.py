@@ -62,6 +62,12 @@ def test_sft_loss_falls(smoke, step):
     assert losses[-1] < losses[0]
 
 
+def test_rl_had_groups_with_unequal_rewards(smoke):
+    metrics = json.loads((smoke.artifact("simulator_rl") / "metrics.json").read_text())
+    groups = metrics["informative_groups"]
+    assert 0 < groups["value"] <= groups["n"]
+
+
 def test_both_arms_train_on_the_same_trajectories_and_as_many_examples(smoke):
     examples = smoke.artifact("harness_augmentation")
     fixed, hsa = rows(examples / "fixed.jsonl"), rows(examples / "hsa.jsonl")
