@@ -5,8 +5,8 @@ measurement of this one.
 import time
 from dataclasses import dataclass
 
-REFERENCE_GFLOPS = 600.0
-"""What `measure_gflops` gives on the machine on which the profiles' `minutes` were taken (2 cores with AMX, bf16)."""
+REFERENCE_GFLOPS = 840.0
+"""What `measure_gflops` gives on the machine on which the profiles' `minutes` were taken (2 cores with AVX512-bf16)."""
 
 
 @dataclass(frozen=True)

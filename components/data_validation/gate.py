@@ -3,9 +3,11 @@
 A fresh file context each run: Data Docs are rebuilt over every stored result, so an old context only gets slower.
 """
 
+import io
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -55,7 +57,8 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
     for folder in (project / "gx", docs):
         shutil.rmtree(folder, ignore_errors=True)
     project.mkdir(parents=True, exist_ok=True)
-    context = _context(project, docs)
+    with redirect_stdout(io.StringIO()):
+        context = _context(project, docs)
     source = context.data_sources.add_or_update_pandas("training_data")
     count, failures = 0, []
     for name, (frame, expectations) in tables.items():
@@ -81,7 +84,8 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
 
 def build_docs(project: Path) -> None:
     """Data Docs of everything that `validate` found in `project`, into the folder that it was given."""
-    gx.get_context(mode="file", project_root_dir=str(project)).build_data_docs(site_names=[SITE])
+    with redirect_stdout(io.StringIO()):  # GX prints its data sources when it reads a project
+        gx.get_context(mode="file", project_root_dir=str(project)).build_data_docs(site_names=[SITE])
 
 
 def _context(project: Path, docs: Path) -> Any:
