@@ -140,7 +140,11 @@ class CurveCallback(TrainerCallback):
         self.rows.append({"step": float(state.global_step), **numbers})
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(self.rows[-1]) + "\n")
-        shown = {name: numbers[name] for name in ("loss", "reward", "mean_token_accuracy") if name in numbers}
+        shown = {
+            name: numbers[name]
+            for name in ("loss", "reward", "mean_token_accuracy", "decision_accuracy")
+            if name in numbers
+        }
         self.progress.update(state.global_step, state.max_steps, **shown)
 
     def summary(self, *names: str) -> dict[str, Metric]:

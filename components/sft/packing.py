@@ -8,6 +8,7 @@ go on from the prefix. The loss of each branch is the loss that it would have in
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -17,11 +18,12 @@ PADDING = -1  # branch of a padding token
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids of one conversation under one harness and the mask of the tokens that are trained on (1), equal
-    lengths."""
+    """Token ids of one conversation under one harness, the mask of the tokens that are trained on (1) and each token's
+    weight in the loss (read where the mask is 1), equal lengths."""
 
     ids: tuple[int, ...]
     mask: tuple[int, ...]
+    weights: tuple[float, ...]
     group: str  # harness digest: only conversations of one group share a row
 
 
@@ -32,6 +34,7 @@ class Row:
 
     input_ids: list[int]
     labels: list[int]
+    weights: list[float]
     branch: list[int]
     positions: list[int]
 
@@ -58,11 +61,12 @@ def make_row(sequences: Sequence[Encoded]) -> Row:
     """One row for conversations of one group."""
     prefix = shared_prefix(sequences) if len(sequences) > 1 else 0
     head = sequences[0].ids[:prefix]
-    row = Row(list(head), [IGNORED] * prefix, [0] * prefix, list(range(prefix)))
+    row = Row(list(head), [IGNORED] * prefix, [0.0] * prefix, [0] * prefix, list(range(prefix)))
     for number, sequence in enumerate(sequences, start=1):
         tail, mask = sequence.ids[prefix:], sequence.mask[prefix:]
         row.input_ids.extend(tail)
         row.labels.extend(token if trained else IGNORED for token, trained in zip(tail, mask, strict=True))
+        row.weights.extend(sequence.weights[prefix:])
         row.branch.extend([number] * len(tail))
         row.positions.extend(range(prefix, prefix + len(tail)))
     return row
@@ -89,19 +93,20 @@ def make_rows(sequences: Iterable[Encoded], *, max_tokens: int, max_branches: in
     return rows
 
 
-def collate(rows: Sequence[dict[str, list[int]]], pad_id: int) -> dict[str, torch.Tensor]:
-    """Batch of rows: input_ids, labels, position_ids and branch_B_T, all (B, T), for `tree_attention`.
+def collate(rows: Sequence[dict[str, list[Any]]], pad_id: int) -> dict[str, torch.Tensor]:
+    """Batch of rows: input_ids, labels, weights_B_T, position_ids and branch_B_T, all (B, T), for `tree_attention`.
 
     The attention mask is an empty one of four dimensions: transformers hands such a mask on as it is and builds none.
     """
     width = max(len(row["input_ids"]) for row in rows)
 
-    def padded(field: str, value: int) -> torch.Tensor:
+    def padded(field: str, value: float) -> torch.Tensor:
         return torch.tensor([[*row[field], *[value] * (width - len(row[field]))] for row in rows])
 
     return {
         "input_ids": padded("input_ids", pad_id),
         "labels": padded("labels", IGNORED),
+        "weights_B_T": padded("weights", 0.0),
         "position_ids": padded("positions", 0),
         "branch_B_T": padded("branch", PADDING),
         "attention_mask": torch.ones(len(rows), 1, 0, 0, dtype=torch.bool),

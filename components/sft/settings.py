@@ -15,7 +15,12 @@ class Settings(Frozen):
     lora_rank: int = Field(default=16, ge=1)
     learning_rate: float = Field(default=2e-4, gt=0)
     """2e-4 solved the trial task on this base model with full fine-tuning."""
-    warmup_ratio: float = Field(default=0.05, ge=0, le=1)
+    warmup_ratio: float = Field(default=0.05, ge=0, lt=1)
+    decay_ratio: float = Field(default=0.15, ge=0, lt=1)
+    """Share of the steps at the end over which the learning rate falls to 0; it is constant before. A cosine would
+    give the last third of the curriculum, its hardest harnesses, 6% of the learning rate."""
+    decision_weight: float = Field(default=5.0, ge=1)
+    """Weight in the loss of the tokens of a call's values (weights.py)."""
     epochs: int = Field(default=1, ge=1)
     rows_per_step: int = Field(default=4, ge=1)
     """Rows whose gradients are summed for one optimizer step."""

@@ -24,17 +24,25 @@ class PackedTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
-        """Sum of the trained tokens' losses over `num_items_in_batch` (the trained tokens of the whole step)."""
+        """Weighted sum of the trained tokens' losses over `num_items_in_batch` (the trained tokens of the whole step).
+
+        Logs the accuracy of all trained tokens and of those that weigh more than 1: the decisions.
+        """
         labels_B_T = inputs["labels"]
         next_B_T = labels_B_T[:, 1:]
         kept_K = (next_B_T != IGNORED).any(dim=0).nonzero()[:, 0]
-        features = {name: value for name, value in inputs.items() if name != "labels"}
+        features = {name: value for name, value in inputs.items() if name not in ("labels", "weights_B_T")}
         outputs = model(**features, logits_to_keep=kept_K, use_cache=False)
         logits_N_V, targets_N = outputs.logits.flatten(0, 1).float(), next_B_T[:, kept_K].flatten()
+        weights_N = inputs["weights_B_T"][:, 1:][:, kept_K].flatten()
         trained_N = targets_N != IGNORED
-        total = cross_entropy(logits_N_V, targets_N, ignore_index=IGNORED, reduction="sum")
-        hits = (logits_N_V.detach().argmax(-1) == targets_N)[trained_N]
+        losses_N = cross_entropy(logits_N_V, targets_N, ignore_index=IGNORED, reduction="none")
+        hits_N = logits_N_V.detach().argmax(-1) == targets_N
         mode = "train" if self.model.training else "eval"
-        self._metrics[mode]["mean_token_accuracy"].append(hits.float().mean().item())
-        loss = total / (num_items_in_batch if num_items_in_batch is not None else trained_N.sum())
+        self._metrics[mode]["mean_token_accuracy"].append(hits_N[trained_N].float().mean().item())
+        decisions_N = trained_N & (weights_N > 1)
+        if decisions_N.any():
+            self._metrics[mode]["decision_accuracy"].append(hits_N[decisions_N].float().mean().item())
+        items = num_items_in_batch if num_items_in_batch is not None else trained_N.sum()
+        loss = (losses_N * weights_N).sum() / items
         return (loss, outputs) if return_outputs else loss

@@ -124,13 +124,17 @@ def to_ids(example: Example, chat: "Chat") -> tuple[list[int], list[int]]:
     ids = list(chat.prompt_ids(example.harness, example.first_message))
     mask = [0] * len(ids)
     for segment in example.segments:
-        if segment.author == "agent":
-            piece = chat.agent_ids(segment.text)
-        else:
-            piece = chat.observation_ids(Observation(ROLES[segment.kind], segment.text))
+        piece = segment_ids(segment, chat)
         ids += piece
         mask += [int(segment.trained)] * len(piece)
     return ids, mask
+
+
+def segment_ids(segment: ExampleSegment, chat: "Chat") -> list[int]:
+    """Ids of one stretch, as the episode loop carries them."""
+    if segment.author == "agent":
+        return chat.agent_ids(segment.text)
+    return chat.observation_ids(Observation(ROLES[segment.kind], segment.text))
 
 
 def training_tokens(examples: Sequence[Example], ids: Sequence[Sequence[int]], branches: int) -> int:

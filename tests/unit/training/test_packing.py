@@ -16,7 +16,7 @@ PREFIX = [3, 5, 7, 9, 11, 13]
 
 def conversation(prefix: list[int], tail: list[int], trained: int, group: str = "h") -> Encoded:
     mask = [0] * (len(prefix) + len(tail) - trained) + [1] * trained
-    return Encoded((*prefix, *tail), tuple(mask), group)
+    return Encoded((*prefix, *tail), tuple(mask), (1.0,) * len(mask), group)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def loss_sum(model: LlamaForCausalLM, rows: list[Row]) -> torch.Tensor:
     """As training computes it: shared-prefix attention."""
     model.set_attn_implementation(tree_attention.NAME)
     batch = collate([vars(row) for row in rows], pad_id=0)
-    logits = model(**{name: value for name, value in batch.items() if name != "labels"}).logits
+    logits = model(**{name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}).logits
     return cross_entropy(
         logits[:, :-1].reshape(-1, VOCABULARY),
         batch["labels"][:, 1:].reshape(-1),
