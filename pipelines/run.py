@@ -150,7 +150,7 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
             pipeline(**arguments)
         except KeyboardInterrupt:
             return STOPPED
-        except (RuntimeError, OSError) as error:  # kfp raises RuntimeError for a failed task
+        except Exception as error:  # whatever kfp raises: the run is closed, reported, and can be resumed
             return COLOR.sub("", str(error))
     return None
 

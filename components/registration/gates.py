@@ -1,10 +1,9 @@
 """The gates between a trained model and the canary, judged on the numbers of evaluation.json.
 
-Sampling noise must not pass a gate, so T1, T2 and the lead are judged by a confidence bound, and the gap by the
-paired interval that evaluation computed. The general score's loss is judged by its point estimate: it has no paired
-interval, and the unpaired bound on a hundred prompts (about 0.1) would fail every model or force a meaningless limit;
-the bound is said all the same.
-"""
+Sampling noise must not pass a gate, so T1 and T2 are judged by a confidence bound, and the gap and the lead by the
+paired intervals that evaluation computed (the lead by an unpaired bound when the model to beat was not paired). The
+general score's loss is judged by its point estimate: it has no paired interval, and the unpaired bound on a hundred
+prompts (about 0.1) would fail every model or force a meaningless limit; the bound is said all the same."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -27,19 +26,22 @@ class Verdict:
     why: str
 
 
+Leads = dict[str, dict[str, dict[str, dict[str, Any]]]]  # arm -> decoding -> suite -> paired lead over fixed_sft
 Models = dict[str, dict[str, dict[str, dict[str, Any]]]]  # arm -> decoding -> metric -> {"value", "n", "ci"?}
 
 
-def judge(models: Models, settings: Settings) -> dict[str, Verdict]:
+def judge(models: Models, settings: Settings, leads: Leads | None = None) -> dict[str, Verdict]:
     """All gates, in order: t1, t2, gap, t2_lead, general. A figure that was not measured fails its gate."""
     arms = {arm: by_decoding.get(settings.decoding, {}) for arm, by_decoding in models.items()}
     candidate = arms.get(CANDIDATE, {})
     reference = next((arm for arm in REFERENCES if arm in arms), None)
+    ours = (leads or {}).get(CANDIDATE, {}).get(settings.decoding, {})
+    paired = ours.get("T2") if reference == "fixed_sft" else None
     return {
         "t1": _at_least(candidate, "T1", settings.min_t1, settings.confidence),
         "t2": _at_least(candidate, "T2", settings.min_t2, settings.confidence),
         "gap": _gap(candidate, settings.max_gap),
-        "t2_lead": _lead(candidate, arms.get(reference or "", {}), reference, settings),
+        "t2_lead": _lead(candidate, arms.get(reference or "", {}), reference, settings, paired),
         "general": _general(candidate, arms.get("base", {}), settings),
     }
 
@@ -100,7 +102,13 @@ def _gap(candidate: dict[str, Any], limit: float | None) -> Verdict:
     )
 
 
-def _lead(candidate: dict[str, Any], other: dict[str, Any], reference: str | None, settings: Settings) -> Verdict:
+def _lead(
+    candidate: dict[str, Any],
+    other: dict[str, Any],
+    reference: str | None,
+    settings: Settings,
+    paired: dict[str, Any] | None,
+) -> Verdict:
     if settings.min_t2_lead is None:
         return _off("T2 lead")
     ours, theirs = _measured(candidate, "T2"), _measured(other, "T2")
@@ -108,12 +116,15 @@ def _lead(candidate: dict[str, Any], other: dict[str, Any], reference: str | Non
         return _unmeasured("T2", CANDIDATE)
     if theirs is None:
         return _unmeasured("T2", reference or "any reference")
-    lead = ours[0] - theirs[0]
-    bound = difference_bounds(ours, theirs, settings.confidence)[0]
+    if paired is not None:
+        lead, bound, kind = paired["value"], paired["ci"][0], f"lower end of the interval of {paired['n']} pairs"
+    else:
+        lead, bound = ours[0] - theirs[0], difference_bounds(ours, theirs, settings.confidence)[0]
+        kind = f"lower {settings.confidence:.0%} bound"
     return Verdict(
         bound >= settings.min_t2_lead - _ROUNDING,
         f"T2 {ours[0]:.3f} (n={ours[1]}) against {theirs[0]:.3f} (n={theirs[1]}) of {reference}: lead {lead:.3f}, "
-        f"lower {settings.confidence:.0%} bound {bound:.3f}; at least {settings.min_t2_lead:.3f} wanted",
+        f"{kind} {bound:.3f}; at least {settings.min_t2_lead:.3f} wanted",
     )
 
 

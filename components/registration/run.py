@@ -19,7 +19,7 @@ from components.integrations.registry import Lineage, Registered, Registry
 from components.integrations.release import release_of
 from components.integrations.tracking import Tracking
 from components.integrations.weights import check_model_folder
-from components.registration.gates import CANDIDATE, FIGURES, Models, judge
+from components.registration.gates import CANDIDATE, FIGURES, Leads, Models, judge
 from components.registration.settings import Settings
 from components.registration.verify import same_generation
 
@@ -51,8 +51,8 @@ def run(
     the registered copy answers otherwise than the trained model.
     """
     first = fixed_sft or base
-    models, origin = _checked(hat, first, evaluation, lineage)
-    verdicts = judge(models, settings)
+    models, leads, origin = _checked(hat, first, evaluation, lineage)
+    verdicts = judge(models, settings, leads)
     for name, verdict in verdicts.items():
         progress.note(f"gate {name}: {'passed' if verdict.passed else 'failed'}: {verdict.why}")
     passed = all(verdict.passed for verdict in verdicts.values())
@@ -106,8 +106,9 @@ def run(
     }
 
 
-def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str, str]) -> tuple[Models, Lineage]:
-    """The evaluated models and the lineage. Raises InputError with the faults of all inputs together."""
+def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str, str]) -> tuple[Models, Leads, Lineage]:
+    """The evaluated models, their paired leads and the lineage. Raises InputError with the faults of all inputs
+    together."""
     faults: list[Fault] = []
     for folder in (hat, first):
         try:
@@ -121,15 +122,17 @@ def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str,
     faults += [Fault("lineage", name, "unknown", ", ".join(wanted)) for name in lineage if name not in wanted]
     path = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
     models: Any = None
+    leads: Any = None
     try:
         report = read_json(path)
         models = report.get("models") if isinstance(report, dict) else None
+        leads = report.get("leads") if isinstance(report, dict) else None
         faults += _shape_faults(models, path)
     except InputError as error:
         faults += error.faults
     if faults:
         raise InputError(faults)
-    return models, Lineage(**lineage)
+    return models, leads or {}, Lineage(**lineage)
 
 
 _FIGURE = '{"value": a rate or null, "n": a count}'

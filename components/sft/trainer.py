@@ -15,7 +15,7 @@ from components.sft.packing import IGNORED
 
 
 class PackedTrainer(SFTTrainer):
-    """Trains on batches of `packing.collate`."""
+    """Trains on batches of `packing.collate`, in one process: the loss is not scaled for data-parallel averaging."""
 
     def compute_loss(
         self,

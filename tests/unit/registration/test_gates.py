@@ -107,3 +107,10 @@ def test_the_lower_bound_is_rarely_above_the_truth():
     truth = sum(v * w for v, w in zip(values, weights, strict=True))
     misses = sum(wilson(math.fsum(rng.choices(values, weights, k=60)) / 60, 60, 0.95)[0] > truth for _ in range(4000))
     assert misses / 4000 < 0.05
+
+
+def test_the_lead_is_judged_by_its_paired_interval_when_there_is_one():
+    paired = {"hat": {LIMITS.decoding: {"T2": {"value": 0.2, "ci": [0.19, 0.21], "n": 200}}}}
+    verdict = judge(GOOD, LIMITS.model_copy(update={"min_t2_lead": 0.18}), paired)["t2_lead"]
+    assert verdict.passed and "interval of 200 pairs 0.190" in verdict.why
+    assert not judge(GOOD, LIMITS.model_copy(update={"min_t2_lead": 0.195}), paired)["t2_lead"].passed
