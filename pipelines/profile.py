@@ -86,9 +86,8 @@ class Profile(Frozen):
     """`merchant` is a folder (or `s3://.../<digest>`, a stored one, on a cluster). `{runs}` in `tracking_uri` is the
     folder that holds RUN_DIR, so runs that lie side by side share one registry and its champion.
 
-    `minutes` are the step times on the reference machine (2 cores with AVX512-bf16), for the estimate at the start of a local
-    run.
-    """
+    `minutes` are the step times on the reference machine (2 cores with AVX512-bf16), for the estimate at the start of
+    a local run."""
 
     name: str
     purpose: str

@@ -3,8 +3,8 @@
 Three things can go wrong and they never mix:
 
 * **Input** that a user gave us is bad: `InputError`, raised once, before any work, with *all* faults found.
-* **Our own** machinery failed (a dead endpoint, a full disk, a bug): `SystemFault` or any other exception. It is never scored as a bad
-  answer of the model; callers count it apart.
+* **Our own** machinery failed (a dead endpoint, a full disk, a bug): `SystemFault` or any other exception. It is never
+  scored as a bad answer of the model; callers count it apart.
 * **A rollout went badly** (unknown tool, malformed call, injected time-out): that is data. No exception at all.
 """
 

@@ -38,7 +38,8 @@ def run(
 
     from datasets import Dataset
     from transformers import AutoModelForCausalLM
-    from trl import DistillationConfig, DistillationTrainer
+    from trl.trainer.distillation_config import DistillationConfig
+    from trl.trainer.distillation_trainer import DistillationTrainer
 
     set_threads()
     student, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)

@@ -18,7 +18,7 @@ from components.integrations.progress import Progress
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast, Trainer
 
 A = TypeVar("A", bound=TrainingArguments)
 ADAPTER = "adapter"
@@ -26,7 +26,7 @@ ADAPTER = "adapter"
 
 def load_for_training(
     folder: Path, base_model: Path, *, tuning: Literal["full", "lora"] = "full", lora_rank: int = 16
-) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
     """Model in fp32 master weights (small updates vanish in bf16) and tokenizer of a model folder.
 
     With `tuning="lora"` the model is a PEFT model: `base_model` under the folder's own adapter if it has one, else the
@@ -49,12 +49,12 @@ def load_for_training(
     return get_peft_model(model, config), tokenizer  # pyright: ignore[reportReturnType]
 
 
-def load_for_generation(folder: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+def load_for_generation(folder: Path) -> "tuple[PreTrainedModel, PreTrainedTokenizerFast]":
     """Model in the fastest dtype of this machine, in evaluation mode on its device, and tokenizer."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=training_dtype()).eval()
-    return model.to(device()), AutoTokenizer.from_pretrained(folder)
+    return model.to(device()), AutoTokenizer.from_pretrained(folder)  # pyright: ignore[reportArgumentType]
 
 
 def training_arguments(kind: type[A], output: Path, *, seed: int, **arguments: Any) -> A:
@@ -104,16 +104,19 @@ def _printer() -> type[TrainerCallback]:
     return PrinterCallback
 
 
-def save_model(model: "torch.nn.Module", tokenizer: "PreTrainedTokenizerBase", source: Path, folder: Path) -> None:
+def save_model(
+    model: "torch.nn.Module | None", tokenizer: "PreTrainedTokenizerFast", source: Path, folder: Path
+) -> None:
     """Write a plain transformers folder (LoRA merged, `adapter/` kept beside), fp32, with tokenizer and chat
     template."""
     from peft import PeftModel
 
+    assert model is not None, "a trainer that has trained has a model"
     folder.mkdir(parents=True, exist_ok=True)
     if isinstance(model, PeftModel):
         model.save_pretrained(str(folder / ADAPTER))
         model = model.merge_and_unload()
-    model.save_pretrained(str(folder))  # pyright: ignore[reportCallIssue]
+    model.save_pretrained(str(folder))  # pyright: ignore[reportCallIssue, reportOptionalMemberAccess]
     tokenizer.save_pretrained(str(folder))
     (folder / "source.json").write_text(json.dumps({"trained_from": source.name}) + "\n", encoding="utf-8")
 

@@ -38,7 +38,7 @@ def run(
     Raises InputError when no example fits a row.
     """
     from datasets import Dataset
-    from trl import SFTConfig
+    from trl.trainer.sft_config import SFTConfig
 
     from components.sft.trainer import PackedTrainer
 
@@ -69,6 +69,7 @@ def run(
         f"instead of {separate} without shared prefixes"
     )
 
+    pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
     curve = CurveCallback(output / "curves.jsonl", progress, tokens_per_epoch=tokens)
     accumulation = max(1, settings.rows_per_step // settings.rows_per_batch)
     steps = settings.epochs * math.ceil(math.ceil(len(rows) / settings.rows_per_batch) / accumulation)
@@ -94,7 +95,7 @@ def run(
         args=arguments,
         train_dataset=Dataset.from_list([vars(row) for row in rows]),
         processing_class=tokenizer,
-        data_collator=lambda batch: collate(batch, tokenizer.pad_token_id),
+        data_collator=lambda batch: collate(batch, pad_id),
         callbacks=[curve],
     )
     run_trainer(trainer)

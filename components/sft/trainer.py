@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
-from trl import SFTTrainer
+from trl.trainer.sft_trainer import SFTTrainer
 
 from components.sft.packing import IGNORED
 
@@ -38,7 +38,7 @@ class PackedTrainer(SFTTrainer):
         trained_N = targets_N != IGNORED
         losses_N = cross_entropy(logits_N_V, targets_N, ignore_index=IGNORED, reduction="none")
         hits_N = logits_N_V.detach().argmax(-1) == targets_N
-        mode = "train" if self.model.training else "eval"
+        mode = "train" if model.training else "eval"
         self._metrics[mode]["mean_token_accuracy"].append(hits_N[trained_N].float().mean().item())
         decisions_N = trained_N & (weights_N > 1)
         if decisions_N.any():

@@ -9,7 +9,8 @@ from components.avatar.simulator.types import CallRecord, Reply, Score, StopReas
 
 @dataclass(frozen=True)
 class Generation:
-    """One sampled agent turn. `ids` include the closing `<|im_end|>` if it was sampled; `logprobs` has the same length (or is empty).
+    """One sampled agent turn. `ids` include the closing `<|im_end|>` if it was sampled; `logprobs` has the same
+    length (or is empty).
 
     `finish`: stop = `<|im_end|>` was sampled, length = cut at the limit.
     """
@@ -75,7 +76,8 @@ class ModelClient(Protocol):
         temperature: float,
         seeds: list[int] | None = None,
     ) -> list[Generation]:
-        """One generation a prompt. `harnesses[i]` is the state that constrained decoding limits prompt i to. temperature 0 is greedy.
+        """One generation a prompt. `harnesses[i]` is the state that constrained decoding limits prompt i to.
+        temperature 0 is greedy.
 
         Raises SystemFault when the backend fails."""
         ...
