@@ -6,8 +6,8 @@ import random
 from components.avatar.harness.schema import Family
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.sampling import Pool, sample_scenarios
-from components.avatar.simulator.scenario import Question, StreamEvent, ToolFault
-from components.avatar.simulator.stream import STREAM_KINDS
+from components.avatar.simulator.scenario import Question, ToolFault
+from components.avatar.simulator.stream import changes_until
 from components.canary_deploy.wire import StreamContext
 
 
@@ -32,7 +32,7 @@ class Deck(Pool):
             self.contexts[question.id] = StreamContext(
                 question=question,
                 faults=scenario.faults,
-                events=stream_changes(merchant.events, seconds * (number + 0.5) / size),
+                events=changes_until(merchant.events, seconds * (number + 0.5) / size),
                 on_air=scenario.on_air,
                 seed=scenario.seed,
             )
@@ -43,16 +43,3 @@ class Deck(Pool):
     def draw(self, family: Family, rng: random.Random) -> tuple[Question, list[ToolFault]]:
         question = rng.choice(self._deck[family])
         return question, list(self.contexts[question.id].faults)
-
-
-def stream_changes(events: tuple[StreamEvent, ...], moment: float) -> tuple[StreamEvent, ...]:
-    """Changes of the stream (not of the harness) up to `moment`, moved to second 0."""
-    changes = []
-    for event in events:
-        if event.at_s > moment or event.kind not in STREAM_KINDS or event.kind == "on_air":
-            continue
-        value = dict(event.value)
-        if event.kind == "flash_sale":
-            value["ends_s"] = max(0, int(value["ends_s"] - moment))
-        changes.append(event.model_copy(update={"at_s": 0.0, "value": value}))
-    return tuple(changes)

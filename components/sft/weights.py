@@ -1,8 +1,9 @@
 """Which tokens decide: tool names, skill names and arguments are a few percent of the trained tokens and all of the
 task.
 
-Under a uniform loss the frame of a call and the wording of replies outweigh them: after 148 updates the mean token
-accuracy was 0.94 while the right skill was chosen on one row in ten."""
+Under a uniform loss the frame of a call and the wording of replies outweigh them, and a high mean token accuracy hides
+wrong choices; the trainer therefore logs `decision_accuracy` apart.
+"""
 
 import re
 

@@ -109,3 +109,19 @@ def rename_in_events(events: Sequence[StreamEvent], renamed: dict[str, str]) -> 
         value = {key: renamed.get(item, item) if key in ("from", "name") else item for key, item in event.value.items()}
         out.append(event.model_copy(update={"value": value}) if event.kind.startswith("tool_") else event)
     return tuple(out)
+
+
+def changes_until(events: Sequence[StreamEvent], at: float) -> tuple[StreamEvent, ...]:
+    """The stream's changes up to `at` seconds, moved to second 0, for an episode that begins then.
+
+    Edits of the harness are left out: they reach a running agent by hot reload. So is `on_air`: a scenario says it.
+    """
+    due = []
+    for event in events:
+        if event.at_s > at or event.kind not in STREAM_KINDS or event.kind == "on_air":
+            continue
+        value = dict(event.value)
+        if event.kind == "flash_sale":
+            value["ends_s"] = max(0, int(value["ends_s"] - at))
+        due.append(event.model_copy(update={"at_s": 0.0, "value": value}))
+    return tuple(due)

@@ -24,8 +24,8 @@ from components.avatar.simulator.catalogue import Product, money_text
 from components.avatar.simulator.families import FACT_FAMILIES
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.sampling import Pool
-from components.avatar.simulator.scenario import Scenario, StreamEvent
-from components.avatar.simulator.stream import STREAM_KINDS, Stream
+from components.avatar.simulator.scenario import Scenario
+from components.avatar.simulator.stream import Stream, changes_until
 
 FACTORS = {"right": 1.05, "unhelpful": 0.985, "wrong": 0.96}  # on the chance to order of a viewer who was answered
 OVERHEARD = 0.5  # exponent on them for everyone else who hears the reply and looks at the same product
@@ -218,23 +218,10 @@ def _ask(
         seed=viewer.draws.randrange(2**31),
         merchant=merchant.name,
         questions=(question,),
-        events=_up_to_now(merchant.events, at),
+        events=changes_until(merchant.events, at),
         on_air=_on_air(shows, at, settings),
     )
     return Ask(room, viewer.name, starts_at + at, scenario)
-
-
-def _up_to_now(events: tuple[StreamEvent, ...], at: float) -> tuple[StreamEvent, ...]:
-    """The stream's changes so far, moved to second 0. Edits of the harness reach the agents by hot reload instead."""
-    due = []
-    for event in events:
-        if event.at_s > at or event.kind not in STREAM_KINDS or event.kind == "on_air":
-            continue
-        value = dict(event.value)
-        if event.kind == "flash_sale":
-            value["ends_s"] = max(0, int(value["ends_s"] - at))
-        due.append(event.model_copy(update={"at_s": 0.0, "value": value}))
-    return tuple(due)
 
 
 def _on_air(shows: list[int], at: float, settings: RoomSettings) -> int:
