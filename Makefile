@@ -85,8 +85,9 @@ benchmark-domain: setup  ## Simulator and augmentation speed without a model: RU
 	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.avatar.simulator benchmark --out $(or $(RUN_DIR),runs)/domain.json
 
 .PHONY: canary-validate
-canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json
-	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)/canary_validation.json
+canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json and its report.html
+	@$(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)/canary_validation.json
+	@$(PY) -m pipelines.report $(or $(RUN_DIR),runs)
 
 .PHONY: mlflow-up
 mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000) over TRACKING_URI

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.avatar.errors import Fault, InputError, SystemFault
 from components.integrations.metrics import read_json, write_json
@@ -33,7 +33,7 @@ CACHE = ROOT / ".cache"
 
 class RunRecord(BaseModel):
     """RUN_DIR/run.json. `attempt` counts the invocations on this folder; `pid` is the process that works, or worked, in
-    it.
+    it; `inputs` are the digests of what went in.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,6 +42,7 @@ class RunRecord(BaseModel):
     attempt: int
     pid: int
     mlflow_run_id: str
+    inputs: dict[str, str] = Field(default_factory=dict)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -93,12 +94,12 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
         experiment=profile.experiment,
         cache_dir=str(CACHE),
     )
-    run = _open_run(run_dir, profile, context, prepared.harness_digest)
     digests = {
         "merchant_digest": prepared.merchant_digest,
         "base_digest": prepared.base_digest,
         "code_version": code_digest(),
     }
+    run = _open_run(run_dir, profile, context, prepared.harness_digest, digests)
     guess = estimate(profile.minutes, measure_gflops())
     print(
         f"run folder {run_dir}\n"
@@ -116,7 +117,7 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
     }
     fault = _execute(profile, run_dir, arguments)
     summary = summarise(run_dir, profile.name, prepared.harness_digest, run.attempt)
-    _close_run(run, run_dir, context, summary, digests, failed=fault is not None)
+    _close_run(run, run_dir, context, summary, failed=fault is not None)
     if fault is not None:
         step, reason = failed_step(run_dir, run.attempt, fault)
         print(f"\nFAILED in step {step}: {reason}", file=sys.stderr)
@@ -155,7 +156,9 @@ def _execute(profile: Profile, run_dir: Path, arguments: dict[str, Any]) -> str 
     return None
 
 
-def _open_run(run_dir: Path, profile: Profile, context: Context, harness_digest: str) -> RunRecord:
+def _open_run(
+    run_dir: Path, profile: Profile, context: Context, harness_digest: str, inputs: dict[str, str]
+) -> RunRecord:
     """Start an attempt in `run_dir`: its MLflow parent run, run.json, profile.yaml. Raises InputError if another
     process works there.
     """
@@ -175,22 +178,20 @@ def _open_run(run_dir: Path, profile: Profile, context: Context, harness_digest:
         run_id=parent,
         tags={"profile": profile.name, "harness_digest": harness_digest, "run_dir": str(run_dir)},
     )
-    record = RunRecord(profile=profile.name, attempt=attempt, pid=os.getpid(), mlflow_run_id=parent)
+    record = RunRecord(profile=profile.name, attempt=attempt, pid=os.getpid(), mlflow_run_id=parent, inputs=inputs)
     write_json(run_dir / "run.json", record.model_dump())
     stated = profile.model_dump(mode="json", exclude_unset=True)
     (run_dir / "profile.yaml").write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
     return record
 
 
-def _close_run(
-    run: RunRecord, run_dir: Path, context: Context, summary: dict[str, Any], digests: dict[str, str], *, failed: bool
-) -> None:
+def _close_run(run: RunRecord, run_dir: Path, context: Context, summary: dict[str, Any], *, failed: bool) -> None:
     """Write the report; put summary, report and final metrics into the parent run, and end it."""
     from components.integrations.metrics import Metric
     from components.integrations.tracking import StepRun, Tracking
     from pipelines.report.page import write_report
 
-    write_report(run_dir, summary, digests)
+    write_report(run_dir, summary, run.inputs)
     tracking = Tracking(context.tracking_uri, context.experiment)
     tracked = StepRun(tracking, run.mlflow_run_id)
     tracked.log_metrics(

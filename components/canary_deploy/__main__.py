@@ -16,6 +16,7 @@ from components.canary_deploy.evidence import RolloutState
 from components.canary_deploy.joining import build_evidence
 from components.canary_deploy.ledger import Ledger
 from components.canary_deploy.plan import plan
+from components.integrations.metrics import write_json
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("replay", help="verify a ledger's chain and decide every entry again")
     one.add_argument("ledger", type=Path)
 
-    one = commands.add_parser("validate", help="simulate rollouts and inject faults; writes JSON and a plot")
+    one = commands.add_parser("validate", help="simulate rollouts and inject faults; writes JSON")
     one.add_argument("--out", type=Path, required=True)
     one.add_argument("--runs", type=int, default=2000, help="A/A rollouts")
     one.add_argument("--effect-runs", type=int, default=1000, help="rollouts of each effect and mode")
@@ -109,12 +110,13 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    from components.canary_deploy.validate import table, validate, write
+    from components.canary_deploy.validate import table, validate
 
     result = validate(args.runs, args.effect_runs, args.rooms, args.seed, args.jobs, _config(args.config))
-    write(result, args.out)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(args.out, result)
     print(table(result))
-    print(f"written: {args.out}, {args.out.with_suffix('.png')}")
+    print(f"written: {args.out}")
     return 0
 
 

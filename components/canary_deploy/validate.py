@@ -6,7 +6,6 @@ Three judges see the same draws:
 * `naive_t_test`: what a dashboard does: a t-test over viewers, looked at 20 times, stopped at the first p < 0.05.
 """
 
-import json
 import os
 import time
 from collections import Counter
@@ -15,7 +14,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
@@ -239,15 +237,6 @@ def validate(
             "config": config.model_dump(mode="json"),
         },
     }
-
-
-def write(result: dict, path: Path) -> None:
-    """Write the JSON, and beside it the plot (`.png`)."""
-    from components.canary_deploy.figures import verdict_bars  # matplotlib takes a second to import
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    verdict_bars(result, path.with_suffix(".png"))
 
 
 def table(result: dict) -> str:

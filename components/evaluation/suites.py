@@ -77,14 +77,9 @@ def disturbed(harness: Harness, scenario: Scenario, number: int, rng: random.Ran
 
 
 def without(harness: Harness, capability: Capability) -> Harness:
-    """`harness` whose tools for `capability` the merchant withdrew. A new object: copies would keep cached digests."""
+    """`harness` whose tools for `capability` the merchant withdrew."""
     gone = {tool.name for tool in harness.tools_for(capability)}
-    kept = {name: value for name, value in harness if name not in ("tools", "bindings")}
-    return Harness(
-        **kept,
-        tools=tuple(tool for tool in harness.tools if tool.name not in gone),
-        bindings={name: binding for name, binding in harness.bindings.items() if name not in gone},
-    )
+    return harness.keeping(tools={tool.name for tool in harness.tools} - gone)
 
 
 def _check_unseen(held: list[Harness], own: Harness, seen: Surfaces) -> None:

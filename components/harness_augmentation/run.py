@@ -12,7 +12,7 @@ give it full reward.
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from components.avatar.agent.actors import SCRIPTED_MAX_TOKENS, ScriptedActor
@@ -33,7 +33,9 @@ from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import InputError, SystemFault, file_fault
 from components.avatar.harness.augment import Variant, augment
 from components.avatar.harness.schema import Harness
+from components.avatar.harness.thin import thinned
 from components.avatar.harness.words import word_bank
+from components.avatar.simulator.families import intent, needs_of
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.oracle import Unrealisable
 from components.avatar.simulator.scenario import Scenario
@@ -146,6 +148,14 @@ def run(
     }
 
 
+@dataclass(frozen=True)
+class Level:
+    """A point of the curriculum: strength of the operators, share of the unneeded tools and skills that stay."""
+
+    strength: float
+    unneeded: float
+
+
 class Builder:
     """Makes the rows of both arms; everything random derives from the seed and the row."""
 
@@ -166,16 +176,23 @@ class Builder:
             random.Random(f"order:{self.seed}:{epoch}").shuffle(order)
             plan += [(epoch, order[first : first + size]) for first in range(0, len(order), size)]
         for number, (epoch, members) in enumerate(plan):
-            part = number / max(1, len(plan) - 1)
-            strength = self.settings.strength_start + part * (self.settings.strength_end - self.settings.strength_start)
+            level = self._level(number / max(1, len(plan) - 1))
             rng = random.Random(f"variant:{self.seed}:{number}")
-            pairs = self._group(members, epoch, strength, rng)
+            pairs = self._group(members, epoch, level, rng)
             self.dropped += len(members) - len(pairs)
             yield len(members), pairs
 
-    def _group(self, members: Sequence[Trajectory], epoch: int, strength: float, rng: random.Random) -> list[Pair]:
+    def _level(self, part: float) -> Level:
+        """How hard the variants are when `part` of the curriculum (0 to 1) is behind."""
+        settings = self.settings
+        return Level(
+            strength=settings.strength_start + part * (settings.strength_end - settings.strength_start),
+            unneeded=settings.unneeded_start + part * (1 - settings.unneeded_start),
+        )
+
+    def _group(self, members: Sequence[Trajectory], epoch: int, level: Level, rng: random.Random) -> list[Pair]:
         own = rng.random() < self.settings.original_share
-        shared = None if own else self._variant(rng, strength)
+        shared = None if own else self._variant(members, level, rng)
         pairs = []
         for trajectory in members:
             name = f"{trajectory.scenario.id}/{epoch}"
@@ -185,7 +202,7 @@ class Builder:
             if shared is None and self._is_new(fixed[0]):
                 hsa = fixed
             else:  # small talk repeats itself: a row that the merchant's own harness has shown already gets a variant
-                hsa = self._augmented(name, trajectory, shared or self._variant(rng, strength), strength, rng)
+                hsa = self._augmented(name, trajectory, shared or self._variant([trajectory], level, rng), level, rng)
             if hsa is not None:
                 pairs.append(Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1]))
         return pairs
@@ -200,19 +217,19 @@ class Builder:
         return self._own[key]
 
     def _augmented(
-        self, name: str, trajectory: Trajectory, shared: Variant, strength: float, rng: random.Random
+        self, name: str, trajectory: Trajectory, shared: Variant, level: Level, rng: random.Random
     ) -> tuple[Example, list[int]] | None:
         """The trajectory under `shared`, or under a fresh variant if the verifiers reject that; None when all attempts
         are spent."""
         variant = shared
         for attempt in range(self.settings.attempts):
             if attempt:
-                variant = self._variant(rng, strength)
+                variant = self._variant([trajectory], level, rng)
             recorded = None if variant.behaviour else trajectory.actions
             events = rename_in_events(trajectory.scenario.events, variant.renamed)
             scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
             made, reason = self._play(
-                name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, strength
+                name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, level.strength
             )
             if made is not None and not self._is_new(made[0]):
                 made, reason = None, "duplicate"
@@ -228,9 +245,25 @@ class Builder:
         self._shown.add(content)
         return new
 
-    def _variant(self, rng: random.Random, strength: float) -> Variant:
-        operators = self.settings.operators or None
-        return augment(self.world.harness, rng, bank=word_bank("train"), strength=strength, operators=operators)
+    def _variant(self, members: Sequence[Trajectory], level: Level, rng: random.Random) -> Variant:
+        """A fresh variant for the questions of `members`."""
+        variant = augment(
+            self.world.harness,
+            rng,
+            bank=word_bank("train"),
+            strength=level.strength,
+            operators=self.settings.operators or None,
+        )
+        questions = [question for member in members for question in member.scenario.questions]
+        needs = [need for question in questions for need in needs_of(question, self.world.harness)]
+        harness = thinned(
+            variant.harness,
+            {call.capability for need in needs for call in need.calls},
+            {question.family for question in questions} | {intent(question) for question in questions},
+            level.unneeded,
+            rng,
+        )
+        return replace(variant, harness=harness)
 
     def _play(
         self, name: str, scenario: Scenario, harness: Harness, plan: Plan, variant: Variant, strength: float

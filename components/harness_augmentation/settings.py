@@ -19,6 +19,9 @@ class Settings(Frozen):
     original_share: float = Field(default=0.1, ge=0, le=1)  # rows of the hsa arm that keep the merchant's own harness
     strength_start: float = Field(default=0.3, ge=0, le=1)
     strength_end: float = Field(default=1.0, ge=0, le=1)
+    unneeded_start: float = Field(default=1, ge=0, le=1)
+    """Share of the tools and skills that no question of the row needs which a variant keeps at the start; it grows
+    linearly to 1. Fewer make the choice easier and the prompt shorter."""
     operators: tuple[str, ...] = ()  # names of components.avatar.harness.operators; empty: all of them
     attempts: int = Field(
         default=4, ge=1

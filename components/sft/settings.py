@@ -20,7 +20,7 @@ class Settings(Frozen):
     """Share of the steps at the end over which the learning rate falls to 0; it is constant before. A cosine would
     give the last third of the curriculum, its hardest harnesses, 6% of the learning rate."""
     decision_weight: float = Field(default=5.0, ge=1)
-    """Weight in the loss of the tokens of a call's values (weights.py)."""
+    """Weight in the loss of the tokens of a call's values and of a reply's facts (weights.py)."""
     epochs: int = Field(default=1, ge=1)
     rows_per_step: int = Field(default=4, ge=1)
     """Rows whose gradients are summed for one optimizer step."""

@@ -8,9 +8,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from components.avatar.errors import Fault, InputError
+from components.integrations.metrics import read_json
 from components.integrations.progress import duration
 from pipelines.report import plots
 from pipelines.report.table import COLUMNS, format_metric, result_rows
+from pipelines.report.validation import FILE, read_validation
 from pipelines.steps import MODELS
 from pipelines.summary import output_of
 
@@ -47,14 +50,9 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
     """Write the report of a run, finished or not, from its summary and the steps' outputs; `lineage` names what went
     in.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    html = environment.get_template("page.jinja").render(
+    return _write(
+        run_dir,
+        "page.jinja",
         run=run_dir.name,
         summary=summary,
         verdict=_verdict(summary),
@@ -64,12 +62,38 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
         details=_details(summary["metrics"]),
         plots=[Markup(svg) for svg in _plots(run_dir, summary) if svg],
         canary=_canary(run_dir),
+        validation=read_validation(run_dir),
         failures=_failures(run_dir),
         lineage=lineage,
         minutes=duration(sum(row["seconds"] for row in summary["steps"].values())),
     )
-    path = run_dir / "report.html"
-    path.write_text(html, encoding="utf-8")
+
+
+def rewrite_report(folder: Path) -> Path:
+    """Write the report of a run folder again, or, where no run ended, of the canary's validation alone.
+
+    Raises InputError when the folder holds neither.
+    """
+    if (folder / "summary.json").is_file():
+        return write_report(
+            folder, read_json(folder / "summary.json"), read_json(folder / "run.json").get("inputs", {})
+        )
+    validation = read_validation(folder)
+    if validation is None:
+        raise InputError([Fault(str(folder), "folder", "no summary.json", f"the folder of a run, or one with {FILE}")])
+    return _write(folder, "validation_page.jinja", validation=validation)
+
+
+def _write(folder: Path, template: str, **values: Any) -> Path:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    path = folder / "report.html"
+    path.write_text(environment.get_template(template).render(**values), encoding="utf-8")
     return path
 
 

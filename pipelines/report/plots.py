@@ -101,6 +101,31 @@ def grouped_bars(
     return _svg(figure, title)
 
 
+def stacked_shares(
+    title: str,
+    groups: Sequence[str],
+    shares: Mapping[str, Sequence[float]],
+    *,
+    x: str,
+    y: str,
+    colors: dict[str, str],
+) -> str | None:
+    """One bar a group, made of the shares (fractions that add up to 1) of each name."""
+    if not groups:
+        return None
+    figure, axes = _figure(title)
+    bottom = [0.0] * len(groups)
+    for name, values in shares.items():
+        axes.bar(range(len(groups)), values, 0.8, bottom=bottom, color=colors[name], label=name)
+        bottom = [low + value for low, value in zip(bottom, values, strict=True)]
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_yticks([0, 0.5, 1.0], ["0%", "50%", "100%"])
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=len(shares))
+    return _svg(figure, title)
+
+
 def step_bars(title: str, seconds: dict[str, float]) -> str | None:
     """Horizontal bars: how long each step took."""
     if not seconds:

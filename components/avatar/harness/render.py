@@ -9,9 +9,10 @@ from components.avatar.harness.schema import Harness, PromptBlock
 
 
 def system_prompt(harness: Harness) -> str:
-    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill (name and
-    description).
+    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill.
 
+    A skill's line ends with its name in quotes, as a call writes it: a causal model finds a name from the description
+    before it, and copies it best when both places split into the same tokens.
     Tools are not in it: the chat template renders `tools_of(harness)`. Skill bodies are not in it: they are shown once
     loaded.
     """
@@ -21,7 +22,7 @@ def system_prompt(harness: Harness) -> str:
         f"Limits: {limits.reply_words} words a reply, {limits.tool_calls} calls a message, {limits.turns} messages."
     )
     if harness.skills:
-        parts.append("Skills:\n" + "\n".join(f"- {skill.name}: {skill.description}" for skill in harness.skills))
+        parts.append("Skills:\n" + "\n".join(f'- {skill.description} -> "{skill.name}"' for skill in harness.skills))
     return "\n".join(parts)
 
 

@@ -11,7 +11,7 @@ change what is right.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
@@ -224,6 +224,16 @@ class Harness(Frozen):
         for stale in ("digest", "digests"):
             vars(copy).pop(stale, None)
         return copy
+
+    def keeping(self, *, tools: Collection[str] | None = None, skills: Collection[str] | None = None) -> "Harness":
+        """A copy with only the named tools (and their bindings) and skills; None keeps all."""
+        update: dict[str, Any] = {}
+        if tools is not None:
+            update["tools"] = tuple(tool for tool in self.tools if tool.name in tools)
+            update["bindings"] = {name: binding for name, binding in self.bindings.items() if name in tools}
+        if skills is not None:
+            update["skills"] = tuple(skill for skill in self.skills if skill.name in skills)
+        return self.model_copy(update=update)
 
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == name), None)

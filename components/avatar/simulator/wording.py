@@ -1,6 +1,10 @@
 """What the oracle says: several wordings for each situation, of different words and lengths, so that any single
 forbidden word, any short limit and any persona can be obeyed. `{price}` and the like are filled from tool results,
 verbatim.
+
+Its voice is consistent: it varies between the first `VOICE` wordings and takes a later one only when a rule asks for
+it. A student that decodes greedily says the likeliest *wording*, so a situation told in seven ways loses against a
+rarer one told in one.
 """
 
 import random
@@ -8,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from components.avatar.harness.schema import Harness, HookCheck, HookPoint
 from components.avatar.simulator.hooks import form_of, word_count, word_pattern
+
+VOICE = 2
 
 SENTENCES: Mapping[str, tuple[str, ...]] = {
     "price": (
@@ -275,16 +281,15 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
 
 
 def say(situation: str, values: Mapping[str, object], harness: Harness, rng: random.Random) -> str:
-    """A wording of `situation` that obeys the harness's verifiable form rules, drawn with `rng`; the shortest when none
-    does.
+    """A wording of `situation` that obeys the harness's verifiable form rules, one of the first `VOICE` (drawn with
+    `rng`) if any does; the shortest when none does.
     """
     persona = Persona(harness)
     wordings = list(SENTENCES[situation])
-    first = rng.randrange(len(wordings))
-    address_first = rng.random() < 0.5
+    rng.shuffle(preferred := wordings[:VOICE])
     tried: list[str] = []
-    for offset in range(len(wordings)):
-        text = persona.dress(wordings[(first + offset) % len(wordings)].format_map(dict(values)), address_first)
+    for wording in (*preferred, *wordings[VOICE:]):
+        text = persona.dress(wording.format_map(dict(values)))
         if not form_of(text, harness).broken:
             return text
         tried.append(text)
@@ -307,15 +312,11 @@ class Persona:
             dict.fromkeys(a["ends_with"].strip() for a in arguments if a.get("ends_with"))
         )
 
-    def dress(self, sentence: str, address_first: bool) -> str:
-        """`sentence` with the form of address and the sign-off."""
+    def dress(self, sentence: str) -> str:
+        """`sentence` with the form of address before it and the sign-off after it."""
         for address in self.addresses:
-            if word_pattern((address,)).search(sentence):
-                continue
-            if address_first:
+            if not word_pattern((address,)).search(sentence):
                 sentence = f"{address[:1].upper()}{address[1:]}, {_lowered(sentence)}"
-            else:
-                sentence = f"{sentence[:-1]}, {address}{sentence[-1]}"
         for ending in self.endings:
             if not sentence.endswith(ending):
                 sentence = f"{sentence} {ending}"

@@ -107,8 +107,17 @@ def test_the_rendered_system_message_fits_its_budget(tokenizer, chat, harness):
     ids = chat.prompt_ids(harness, "")
     assert len(ids) <= 450
     rendered = tokenizer.decode(ids)
-    assert "\nprice_check(link: integer) - Current price of a link.\n" in rendered
-    assert all(f"\n{tool.name}(" in rendered for tool in harness.tools)
+    assert '\nCurrent price of a link. -> "price_check" {"link": integer}\n' in rendered
+    assert all(f'{tool.description} -> "{tool.name}" {{' in rendered for tool in harness.tools)
+    assert all(f'\n- {skill.description} -> "{skill.name}"\n' in rendered for skill in harness.skills)
+
+
+def test_a_call_writes_names_in_the_tokens_in_which_the_prompt_shows_them(tokenizer, chat, harness):
+    shown = chat.prompt_ids(harness, "")
+    for tool in harness.tools:
+        for name in (tool.name, *tool.argument_names()):
+            written = tokenizer(f' "{name}"', add_special_tokens=False)["input_ids"][1:-1]
+            assert any(shown[place : place + len(written)] == written for place in range(len(shown))), name
 
 
 def test_nested_schemas_fall_back_to_json_and_optional_arguments_are_marked(tokenizer, chat):
@@ -119,7 +128,8 @@ def test_nested_schemas_fall_back_to_json_and_optional_arguments_are_marked(toke
     }
     function = {"name": "ship", "description": "Ship\nit.", "parameters": parameters}
     text = render(tokenizer, [{"role": "system", "content": "s"}], tools=[{"type": "function", "function": function}])
-    assert 'ship(city?: string, ids: {"type":"array","items":{"type":"integer"}}) - Ship it.<|im_end|>' in text
+    schema = '{"type":"array","items":{"type":"integer"}}'
+    assert f'Ship it. -> "ship" {{"city"?: string, "ids": {schema}}}<|im_end|>' in text
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

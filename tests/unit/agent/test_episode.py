@@ -192,8 +192,8 @@ def test_a_harness_edited_mid_episode_is_shown_and_the_past_stays(chat, merchant
     assert result.score.quality == 1.0 and result.harness_digest == merchant.harness.digest
     assert_carried(result, tokenizer)
     shown = tokenizer.decode([*result.prompt_ids, *result.completion_ids])
-    assert shown.count("\nprice_check(") == 1 and shown.count("\ntag_reader(") == 1
-    assert shown.index("\nprice_check(") < shown.index("\ntag_reader(")
+    assert shown.count('-> "price_check" {') == 1 and shown.count('-> "tag_reader" {') == 1
+    assert shown.index('"price_check" {') < shown.index('"tag_reader" {')
 
 
 def test_progress_reaches_the_total(chat, merchant, starts):

@@ -74,6 +74,18 @@ def test_strength_rises_along_the_rows(arms):
     assert strengths == sorted(strengths) and strengths[0] < 0.4 and strengths[-1] > 0.9
 
 
+def test_unneeded_tools_and_skills_come_along_the_rows(taught, base_model, tmp_path, quiet, world):
+    _augment(taught, base_model, tmp_path, quiet, unneeded_start=0.0, original_share=0.0, operators=("rename_tools",))
+    rows = read_rows(tmp_path / "hsa.jsonl", Example)
+    sizes = [len(example.harness.tools) + len(example.harness.skills) for example in rows]
+    third = len(sizes) // 3
+    whole = len(world.harness.tools) + len(world.harness.skills)
+    assert sum(sizes[:third]) / third < 0.7 * whole < 0.8 * whole < sum(sizes[-third:]) / third
+    assert all(verify(example, world.catalogue) == "" for example in rows[:40]), (
+        "what the questions need is still there"
+    )
+
+
 def test_surfaces_list_what_the_rows_show(arms, augmented):
     surfaces = read_json(augmented / "surfaces.json")
     names = {tool.name for rows in arms.values() for e in rows for tool in e.harness.tools}

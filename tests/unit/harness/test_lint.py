@@ -160,7 +160,7 @@ def test_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(folder)]) == 0
     assert "coupon.find(link) -> coupon_lookup" in capsys.readouterr().out
     assert main(["render", str(folder)]) == 0
-    assert "- deals: Coupons and final price." in capsys.readouterr().out
+    assert '- Coupons and final price. -> "deals"' in capsys.readouterr().out
     tools = json.loads((folder / "tools.json").read_text())
     tools[0]["function"]["name"] = "unbound"
     (folder / "tools.json").write_text(json.dumps(tools))

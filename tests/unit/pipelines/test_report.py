@@ -8,8 +8,10 @@ import pytest
 
 from components.integrations.metrics import write_json
 from components.integrations.task import DONE_FILE, Context, StepState, tree, write_state
+from pipelines.report.__main__ import main
 from pipelines.report.page import write_report
 from pipelines.report.table import result_table
+from pipelines.report.validation import JUDGES
 from pipelines.steps import STEPS
 from pipelines.summary import STOPPED, failed_step, summarise
 
@@ -164,3 +166,51 @@ def test_the_report_of_a_run_that_failed_at_once(tmp_path):
     write_state(Context(run_dir=str(tmp_path)), state)
     html = write_report(tmp_path, summarise(tmp_path, "local", "abc", attempt=1), {}).read_text()
     assert "step harness_gate failed" in html and all(step in html for step in STEPS)
+
+
+VALIDATION = {
+    "aa": {
+        "runs": 2000,
+        "promotion_upward": 0.024,
+        "promotion_upward_ci": [0.018, 0.032],
+        "guardrail_rollback": 0.03,
+        "guardrail_rollback_ci": [0.023, 0.038],
+        "naive_false_positive": 0.95,
+        "naive_one_look": 0.43,
+        "seconds": 9.0,
+    },
+    "effects": {
+        effect: {judge: {"promote": 0.5, "hold": 0.25, "rollback": 0.25} for judge in JUDGES}
+        for effect in ("-0.10", "0.00", "+0.10")
+    },
+    "fixed_n_power_plus_10": 0.52,
+    "faults": {"stale_price": {"number": 7, "expected": "rollback", "verdict": "hold"}},
+    "tool_error_burst_events": {"1.0": {"most": 8, "median": 6.0}},
+    "settings": {"rooms_per_arm": 200, "peeks": 20, "effect_runs": 1000, "seed": 0},
+}
+
+
+def test_the_validation_of_the_canary_is_part_of_the_report(run_dir, capsys):
+    write_json(run_dir / "run.json", {"inputs": {"code": "c0de"}})
+    summarise(run_dir, "local", "abc", attempt=1)
+    write_json(run_dir / "canary_validation.json", VALIDATION)
+    assert main([str(run_dir)]) == 0
+    html = (run_dir / "report.html").read_text()
+    assert str(run_dir / "report.html") in capsys.readouterr().out
+    assert "T2 lead" in html and "c0de" in html, "the run's own parts are still there"
+    assert html.count("<svg") == 6 + 4
+    held = dict(re.findall(r"<tr><td>([^<]*)</td>.*?>(held|not held)<", html))
+    assert held == {
+        "A/A: GMV boundary crossed upward": "held",
+        "A/A: rolled back by any guardrail": "not held",
+        "GMV -10%: promoted, mode superior": "not held",
+        "GMV -10%: promoted, mode non-inferior": "not held",
+        "GMV +10%: power of the statistic": "held",
+        "replies until a burst of 100% tool errors rolls back, most": "held",
+    }
+    assert re.search(r"7 stale price</td><td>rollback</td><td><span class=\"pill bad\">hold", html)
+
+
+def test_a_folder_without_a_run_and_without_a_validation(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "no summary.json" in capsys.readouterr().err and not list(tmp_path.iterdir())
