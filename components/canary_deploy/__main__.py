@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from components.avatar.errors import Fault, InputError, file_fault
+from components.avatar.errors import Fault, InputError, SystemFault, file_fault
 from components.canary_deploy.config import CanaryConfig
 from components.canary_deploy.decision import Decision, decide
 from components.canary_deploy.events import EventLog
@@ -17,6 +17,7 @@ from components.canary_deploy.joining import build_evidence
 from components.canary_deploy.ledger import Ledger
 from components.canary_deploy.plan import plan
 from components.integrations.metrics import write_json
+from components.integrations.objects import open_objects
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--config", type=Path, help="YAML: the settings, or a profile that has them")
 
     one = commands.add_parser("decide", help="decide on events and a rollout state; prints the decision")
-    one.add_argument("events", type=Path, nargs="+", help="JSONL files of exposures and outcomes")
+    one.add_argument(
+        "events", nargs="+", metavar="BATCHES", help="exposures and outcomes: a JSONL file, or a folder or s3:// prefix"
+    )
     one.add_argument("--state", type=Path, required=True, help="JSON of the rollout's state")
     one.add_argument("--covariates", type=Path, help="JSON object: room -> GMV per viewer before the rollout")
     one.add_argument("--config", type=Path)
@@ -63,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         return {"plan": _plan, "decide": _decide, "replay": _replay, "validate": _validate}[args.command](args)
-    except InputError as error:
+    except (InputError, SystemFault) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -82,14 +85,27 @@ def _decide(args: argparse.Namespace) -> int:
     if args.ledger:
         state = state.model_copy(update={"looks": Ledger(args.ledger).looks(state.rollout)})
     log = EventLog(state.rollout, config.currency)
-    for path in args.events:
-        log.read(path)
+    for source in args.events:
+        read_batches(log, source)
     evidence = build_evidence(log, state, config, covariates)
     decision = decide(evidence, config)
     if args.ledger:
         Ledger(args.ledger).append(evidence, config, decision)
     print(json.dumps(decision.to_json(), indent=2) if args.json else describe(decision))
     return 0
+
+
+def read_batches(log: EventLog, source: str) -> None:
+    """Add a JSONL file, or every `*.jsonl` of a folder or of an `s3://bucket/prefix`, in the order of their names."""
+    if "://" not in source and not Path(source).is_dir():
+        log.read(source)
+        return
+    objects = open_objects(source)
+    batches = [key for key in objects.keys() if key.endswith(".jsonl")]
+    if not batches:
+        raise InputError([Fault(source, "events", "no batch", "at least one *.jsonl")])
+    for key in batches:
+        log.add_lines(objects.read(key).splitlines())
 
 
 def _replay(args: argparse.Namespace) -> int:

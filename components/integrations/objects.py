@@ -47,6 +47,10 @@ class S3Settings(BaseModel):
 class Objects(Protocol):
     """A flat space of keys. Writes are all or nothing: a key is absent or holds the whole object."""
 
+    def keys(self) -> list[str]:
+        """All keys, sorted."""
+        ...
+
     def size(self, key: str) -> int | None:
         """Bytes stored under `key`, None when there is no such object."""
         ...
@@ -73,6 +77,10 @@ class FolderObjects:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+
+    def keys(self) -> list[str]:
+        files = (path for path in self.root.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted(path.relative_to(self.root).as_posix() for path in files)
 
     def size(self, key: str) -> int | None:
         path = self.root / key
@@ -139,6 +147,12 @@ class S3Objects:
             self._encryption["ServerSideEncryption"] = settings.server_side_encryption
         if settings.kms_key_id:
             self._encryption["SSEKMSKeyId"] = settings.kms_key_id
+
+    def keys(self) -> list[str]:
+        root = self._key("")
+        with self._faults(""):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=root)
+            return sorted(row["Key"].removeprefix(root) for page in pages for row in page.get("Contents", ()))
 
     def size(self, key: str) -> int | None:
         try:

@@ -1,5 +1,6 @@
 """storage.py against a real S3 server."""
 
+import json
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +9,10 @@ import httpx
 import pytest
 
 from components.avatar.errors import SystemFault
-from components.integrations.objects import MIB, S3Objects, S3Settings
+from components.canary_deploy.__main__ import main
+from components.canary_deploy.drill import healthy_stream
+from components.canary_deploy.events import write_events
+from components.integrations.objects import MIB, S3Objects, S3Settings, open_objects
 from components.integrations.storage import Store, describe, fetch
 
 
@@ -41,6 +45,38 @@ def test_multipart_upload_and_download_keep_every_byte(s3, root, prefix, tree, t
     assert head["Metadata"]["sha256"] == manifest.files[-1].sha256
     assert store.present(manifest.digest)
     assert describe(fetch(manifest.uri, tmp_path / "got", settings)).digest == manifest.digest
+
+
+def test_keys_lists_every_page_below_the_prefix_only(s3, root, prefix):
+    objects = open_objects(f"{root}/events", s3.settings())
+    for number in range(5):
+        objects.write(f"day=1/{number}.jsonl", b"{}")
+    open_objects(f"{root}/eventsX", s3.settings()).write("other", b"")
+    pages = (
+        s3.client()
+        .get_paginator("list_objects_v2")
+        .paginate(Bucket=s3.bucket, Prefix=f"{prefix}/events/", PaginationConfig={"PageSize": 2})
+    )
+    assert len(list(pages)) == 3
+    assert objects.keys() == [f"day=1/{number}.jsonl" for number in range(5)]
+
+
+def test_the_canary_decides_on_event_batches_in_s3(s3, root, tmp_path, monkeypatch, capsys):
+    stream = healthy_stream(0, rooms=60)
+    (tmp_path / "state.json").write_text(stream.state.model_dump_json())
+    write_events(tmp_path / "all.jsonl", stream.events)
+    lines = (tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)
+    batches = open_objects(f"{root}/events", s3.settings())
+    batches.write("1.jsonl", b"".join(lines[: len(lines) // 2]))
+    batches.write("2.jsonl", b"".join(lines[len(lines) // 2 :]))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(s3.credentials))
+    verdicts = []
+    for source in (str(tmp_path / "all.jsonl"), f"{root}/events"):
+        assert main(["decide", source, "--state", str(tmp_path / "state.json"), "--json"]) == 0
+        verdicts.append(json.loads(capsys.readouterr().out))
+    assert verdicts[0] == verdicts[1]
+    assert main(["decide", f"{root}/nothing", "--state", str(tmp_path / "state.json")]) == 1
 
 
 def test_the_same_content_is_uploaded_once(s3, root, prefix, tree, monkeypatch):

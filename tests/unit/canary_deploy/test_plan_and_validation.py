@@ -174,6 +174,24 @@ def test_decide_on_the_command_line(tmp_path, capsys):
     assert main(["replay", str(tmp_path / "absent")]) == 1
 
 
+def test_batches_of_a_folder_give_the_decision_of_one_file(tmp_path, capsys):
+    stream = healthy_stream(0, rooms=60)
+    (tmp_path / "state.json").write_text(stream.state.model_dump_json())
+    write_events(tmp_path / "all.jsonl", stream.events)
+    lines = (tmp_path / "all.jsonl").read_bytes().splitlines(keepends=True)
+    for number, part in enumerate((lines[::2], lines[1::2])):  # out of order, as batches arrive
+        (tmp_path / "batches" / f"day={number}").mkdir(parents=True)
+        (tmp_path / "batches" / f"day={number}" / "part.jsonl").write_bytes(b"".join(part))
+    verdicts = []
+    for source in ("all.jsonl", "batches"):
+        assert main(["decide", str(tmp_path / source), "--state", str(tmp_path / "state.json"), "--json"]) == 0
+        verdicts.append(json.loads(capsys.readouterr().out))
+    assert verdicts[0] == verdicts[1]
+    (tmp_path / "none").mkdir()
+    assert main(["decide", str(tmp_path / "none"), "--state", str(tmp_path / "state.json")]) == 1
+    assert "*.jsonl" in capsys.readouterr().err
+
+
 def test_shared_rooms_need_the_paired_formula():
     found = validation.shared_rooms(100, 300, np.random.default_rng(2))
     assert found["paired"]["aa_false_positive"] == pytest.approx(0.05, abs=0.04)  # three standard errors
