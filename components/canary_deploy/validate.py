@@ -20,7 +20,9 @@ from scipy.special import betaincinv, stdtrit
 
 from components.canary_deploy.config import CanaryConfig, Mode
 from components.canary_deploy.decision import GUARDRAILS, Verdict, harm_margins
-from components.canary_deploy.drill import events_to_detect, run_drill
+from components.canary_deploy.drill import events_to_detect, healthy_stream, run_drill
+from components.canary_deploy.events import EventLog
+from components.canary_deploy.joining import build_evidence
 from components.canary_deploy.sequential import look_bounds, sequence_multiplier, to_t
 from components.canary_deploy.simulate import PEEKS, Population, Shop, draw, draw_shared_rooms, population, roll_out
 from components.canary_deploy.statistics import independent_ratio, paired_ratio
@@ -29,6 +31,7 @@ EFFECTS = (-0.20, -0.10, -0.05, 0.0, 0.05, 0.10, 0.20)
 POOL_ROOMS = 20_000
 VERDICTS = ("promote", "hold", "rollback")
 BURST_SEEDS = 10
+JOINED_EVENTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,18 @@ def _roll_out_many(task: tuple[int, int, float, CanaryConfig, bool]) -> list[tup
     return [(str(decision.verdict), decision.step) for decision in decisions]
 
 
+def joining_seconds(events: int, seed: int) -> dict[str, float]:
+    """Processor seconds to parse and join `events` JSON lines of a healthy stream."""
+    replies_a_room = 12 * 3
+    stream = healthy_stream(seed, rooms=events // replies_a_room + 2, viewers=12, replies=3)
+    lines = [event.model_dump_json() for event in stream.events[:events]]
+    started = time.process_time()
+    log = EventLog(stream.state.rollout)
+    accepted = log.add_lines(lines)
+    build_evidence(log, stream.state, CanaryConfig())
+    return {"events": events, "accepted": accepted, "seconds": round(time.process_time() - started, 2)}
+
+
 def validate(
     runs: int = 2000,
     effect_runs: int = 1000,
@@ -225,6 +240,7 @@ def validate(
         "decision_plus_10_with_cuped": with_history,
         "viewer_in_room": shared_rooms(rooms, effect_runs, np.random.default_rng(seed + 4)),
         "faults": run_drill(seed),
+        "joining": joining_seconds(JOINED_EVENTS, seed),
         "tool_error_burst_events": {
             share: {"most": max(counts), "median": float(np.median(counts))} for share, counts in bursts.items()
         },
@@ -257,6 +273,7 @@ def table(result: dict) -> str:
         f"decision with history (CUPED) {result['decision_plus_10_with_cuped']['promote']:.3f}",
         f"viewers within rooms, fixed N: {result['viewer_in_room']}",
         f"replies until a tool-error burst rolls back: {result['tool_error_burst_events']}",
+        f"{result['joining']['events']} events parsed and joined in {result['joining']['seconds']} s of processor time",
         "",
         "fault                         expected   verdict",
     ]

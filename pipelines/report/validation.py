@@ -69,6 +69,9 @@ def _rows(result: dict[str, Any]) -> list[dict[str, Any]]:
     for share, events in result["tool_error_burst_events"].items():
         question = f"replies until a burst of {float(share):.0%} tool errors rolls back, most"
         rows.append(_row(question, f"{events['most']:g}", None, "at most 20", events["most"] <= 20))
+    joining = result["joining"]
+    question, seconds = f"processor seconds to parse and join {joining['events']} events", joining["seconds"]
+    rows.append(_row(question, f"{seconds:.1f}", None, "at most 5", seconds <= 5))
     return rows
 
 

@@ -126,6 +126,7 @@ def test_the_whole_validation_in_small(tmp_path, monkeypatch):
     monkeypatch.setattr(validation, "BURST_SEEDS", 1)
     monkeypatch.setattr(validation, "EFFECTS", (-0.1, 0.0, 0.1))
     monkeypatch.setattr(validation, "POOL_ROOMS", 1000)
+    monkeypatch.setattr(validation, "JOINED_EVENTS", 2000)
     sizes = ["--runs", "20", "--effect-runs", "5", "--rooms", "40", "--jobs", "1"]
     assert main(["validate", "--out", str(tmp_path / "canary_validation.json"), *sizes]) == 0
     stored = json.loads((tmp_path / "canary_validation.json").read_text())
@@ -142,6 +143,7 @@ def test_the_whole_validation_in_small(tmp_path, monkeypatch):
         for judge in ("statistic", "decision", "naive_t_test"):
             assert sum(row[judge].values()) == pytest.approx(1, abs=1e-3)
     assert all({"expected", "verdict"} <= set(fault) for fault in stored["faults"].values())
+    assert stored["joining"]["accepted"] == stored["joining"]["events"] == 2000
     assert 0 <= stored["fixed_n_power_plus_10"] <= 1
     assert "naive" in validation.table(stored)
     html = rewrite_report(tmp_path).read_text()

@@ -50,15 +50,42 @@ CASE = {
     "suite": "T2",
     "failed": True,
     "tools": ["get_cost"],
+    "scenario": "shop-test-1",
     "families": ["price"],
+    "faults": [],
+    "harness_digest": "ac7badd91a43ecdb",
     "stop": "done",
+    "error": None,
+    "score": {"accuracy": 0.0, "effectiveness": 0.0, "tool_rationality": 0.5},
+    "corrections": 0,
+    "injected_faults": 0,
     "transcript": [
         {"author": "environment", "kind": "viewer", "text": "how much is <b>3</b>?"},
         {"author": "agent", "kind": "call", "text": '<tool_call>{"name": "price_check"}</tool_call>'},
         {"author": "agent", "kind": "reply", "text": "It is 99."},
     ],
-    "calls": [{"name": "price_check", "known": False, "decoy": False}],
-    "replies": [{"false_claims": ["price 99"], "missing_facts": [], "broken_rules": []}],
+    "calls": [
+        {
+            "name": "price_check",
+            "arguments": {},
+            "capability": None,
+            "known": False,
+            "ok": False,
+            "fault": None,
+            "decoy": False,
+            "expected": False,
+            "right_tool": False,
+        }
+    ],
+    "replies": [
+        {
+            "false_claims": ["price 99"],
+            "missing_facts": [],
+            "broken_rules": [],
+            "fabricated": False,
+            "unavailable": False,
+        }
+    ],
 }
 
 
@@ -185,6 +212,7 @@ VALIDATION = {
     },
     "fixed_n_power_plus_10": 0.52,
     "faults": {"stale_price": {"number": 7, "expected": "rollback", "verdict": "hold"}},
+    "joining": {"events": 100_000, "accepted": 100_000, "seconds": 3.2},
     "tool_error_burst_events": {"1.0": {"most": 8, "median": 6.0}},
     "settings": {"rooms_per_arm": 200, "peeks": 20, "effect_runs": 1000, "seed": 0},
 }
@@ -207,6 +235,7 @@ def test_the_validation_of_the_canary_is_part_of_the_report(run_dir, capsys):
         "GMV -10%: promoted, mode non-inferior": "not held",
         "GMV +10%: power of the statistic": "held",
         "replies until a burst of 100% tool errors rolls back, most": "held",
+        "processor seconds to parse and join 100000 events": "held",
     }
     assert re.search(r"7 stale price</td><td>rollback</td><td><span class=\"pill bad\">hold", html)
 
