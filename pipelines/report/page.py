@@ -12,13 +12,11 @@ from components.avatar.errors import Fault, InputError
 from components.integrations.metrics import read_json
 from components.integrations.progress import duration
 from pipelines.report import plots
+from pipelines.report.rollouts import rollout_viewer
 from pipelines.report.table import COLUMNS, format_metric, result_rows
 from pipelines.report.validation import FILE, read_validation
 from pipelines.steps import MODELS
 from pipelines.summary import output_of
-
-FAILURES_SHOWN = 24
-FAILURE_ORDER = ("hat", "hsa_sft_opd", "hsa_sft", "fixed_sft", "base")
 
 STAGES = {
     "sft_fixed": ("fixed-harness SFT", plots.COLORS["fixed_sft"]),
@@ -63,7 +61,9 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
         plots=[Markup(svg) for svg in _plots(run_dir, summary) if svg],
         canary=_canary(run_dir),
         validation=read_validation(run_dir),
-        failures=_failures(run_dir),
+        rollouts=rollout_viewer(
+            _jsonl(run_dir, "evaluation", "cases.jsonl"), _jsonl(run_dir, "simulator_rl", "rollouts.jsonl")
+        ),
         lineage=lineage,
         minutes=duration(sum(row["seconds"] for row in summary["steps"].values())),
     )
@@ -221,38 +221,3 @@ def _canary_intervals(run_dir: Path) -> list[dict[str, Any]]:
         for name, row in effects.items()
         if row["effect"] is not None and row["relative"]
     ]
-
-
-def _failures(run_dir: Path) -> list[dict[str, Any]]:
-    """Failed cases of the evaluation: the new model first, held-out surfaces first, a few of each so that all kinds are
-    seen.
-    """
-    failed = [row for row in _jsonl(run_dir, "evaluation", "cases.jsonl") if row["failed"]]
-    failed.sort(
-        key=lambda row: (
-            FAILURE_ORDER.index(row["arm"]),
-            row["decoding"] != "free",
-            ("T2", "T1", "T3").index(row["suite"]),
-        )
-    )
-    shown: list[dict[str, Any]] = []
-    taken: dict[tuple[str, ...], int] = {}
-    for row in failed:
-        kind = (row["arm"], row["decoding"], row["suite"])
-        if taken.get(kind, 0) < 4 and len(shown) < FAILURES_SHOWN:
-            taken[kind] = taken.get(kind, 0) + 1
-            shown.append(row | {"model": MODELS[row["arm"]], "reasons": _reasons(row)})
-    return shown
-
-
-def _reasons(row: dict[str, Any]) -> list[str]:
-    """Why a case failed, in words."""
-    reasons = [f"calls {call['name']}, which the prompt does not have" for call in row["calls"] if not call["known"]]
-    reasons += [f"calls the decoy {call['name']}" for call in row["calls"] if call["decoy"]]
-    for reply in row["replies"]:
-        reasons += [f"false: {claim}" for claim in reply["false_claims"]]
-        reasons += [f"missing: {fact}" for fact in reply["missing_facts"]]
-        reasons += [f"breaks rule {rule}" for rule in reply["broken_rules"]]
-    if not row["replies"]:
-        reasons.append(f"no reply ({str(row['stop']).replace('_', ' ')})")
-    return list(dict.fromkeys(reasons))[:6]
