@@ -18,6 +18,7 @@ CRON ?= 0 0 3 * * *
 TRACKING_URI ?= sqlite:///$(CURDIR)/runs/mlflow.db
 MLFLOW_PORT ?= 5000
 PYTEST ?=
+FUZZ_SECONDS ?= 60
 
 # The environment is as new as the content of pyproject.toml (and TORCH), whatever the dates of the files say.
 STAMP := $(VENV)/.installed-$(shell { cat pyproject.toml; echo '$(TORCH)'; } | sha256sum | cut -c1-16)
@@ -71,6 +72,11 @@ test-pipeline: setup  ## The smoke profile end to end
 	@$(PY) -m pytest tests/pipeline $(PYTEST)
 test-integration: setup  ## Tests against real servers that they start themselves
 	@$(PY) -m pytest tests/integration $(PYTEST)
+
+.PHONY: fuzz
+fuzz: setup  ## Fuzz the parser by coverage for FUZZ_SECONDS (60); installs atheris (Linux on x86-64)
+	@$(PIP) -q --only-binary :all: 'atheris==3.0.*'
+	@mkdir -p runs/fuzz && $(PY) -m tests.unit.agent.fuzz_parser runs/fuzz/corpus -max_total_time=$(FUZZ_SECONDS) -max_len=400 -artifact_prefix=runs/fuzz/
 
 .PHONY: lint typecheck format
 lint: setup  ## ruff check and format --check

@@ -13,12 +13,15 @@ unknown top-level keys, empty text.
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
 CALL_START = "<tool_call>"
 CALL_END = "</tool_call>"
 _MAX_MISSING_BRACES = 3
+_KEY_SHOWN = 40  # characters of an unknown key that a correction repeats: corrections cost context
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def parse(text: str) -> Parsed:
             return bare
         if CALL_END in stripped:
             return ParsedMalformed("end of a call without its start")
+        if _SURROGATE.search(stripped):
+            return ParsedMalformed("lone surrogate in the reply")
         return ParsedReply(stripped)
     try:
         value, after, closed = _first_object(rest)
@@ -129,7 +134,7 @@ def _call(value: Any) -> tuple[tuple[str, dict[str, Any]], bool]:
         raise _Rejected("a call is a JSON object with name and arguments")
     unknown = set(value) - {"name", "arguments"}
     if unknown:
-        raise _Rejected(f"unknown key {min(unknown)!r} in the call")
+        raise _Rejected(f"unknown key {min(unknown)[:_KEY_SHOWN]!r} in the call")
     name, arguments = value.get("name"), value.get("arguments")
     if not isinstance(name, str) or not name:
         raise _Rejected("the call has no name")

@@ -1,17 +1,20 @@
-import json
+"""The table of inputs that broke other agents, and laws that every text obeys.
+
+What the parser lets pass and the session, the chat or the lint judges stands in test_broken_inputs.py.
+"""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.avatar.agent.parser import ParsedCall, ParsedMalformed, ParsedReply, call_text, parse
+from tests.unit.agent.parser_laws import GOOD, PIECES, check_laws
 
 
 def call(body: str) -> str:
     return f"<tool_call>{body}</tool_call>"
 
 
-GOOD = '{"name": "price_check", "arguments": {"link": 3}}'
 PRICE = ParsedCall("price_check", {"link": 3})
 REPAIRED = ParsedCall("price_check", {"link": 3}, repaired=True)
 
@@ -57,6 +60,11 @@ CASES = [
         ParsedCall("a", {"x": "1.000001"}),
     ),
     (
+        "8 an integer keeps its type, a float too",
+        call('{"name": "a", "arguments": {"x": 3, "y": 3.0}}'),
+        ParsedCall("a", {"x": 3, "y": 3.0}),
+    ),
+    (
         "9 two non-ASCII argument names",
         call('{"name": "a", "arguments": {"链接": 1, "城市": 2}}'),
         ParsedCall("a", {"链接": 1, "城市": 2}),
@@ -87,8 +95,18 @@ CASES = [
         call('{"name": "a", "arguments": {"x": "\\ud83d"}}'),
         ParsedMalformed("lone surrogate in the call"),
     ),
+    (
+        "15 a lone surrogate in a key",
+        call('{"name": "a", "arguments": {"\\ude00": 1}}'),
+        ParsedMalformed("lone surrogate in the call"),
+    ),
+    ("15 a lone surrogate in a reply", "Hi \ud83d", ParsedMalformed("lone surrogate in the reply")),
+    ("15 hidden text in a reply", "Hi \u202e\U000e0041", ParsedReply("Hi \u202e\U000e0041")),
     ("16 prices in a reply", "2 pairs from $349, ¥1,299", ParsedReply("2 pairs from $349, ¥1,299")),
     ("17 CRLF inside a call", call('{\r\n"name": "price_check",\r\n"arguments": {"link": 3}}'), PRICE),
+    ("16 full-width digits in a reply", "¥１,２９９ 就好", ParsedReply("¥１,２９９ 就好")),
+    ("17 LF inside a call", call('{\n"name": "price_check",\n"arguments": {"link": 3}}'), PRICE),
+    ("17 CRLF in a reply", "Yes,\r\nlovely\r\n", ParsedReply("Yes,\r\nlovely")),
     ("strict", call(GOOD), PRICE),
     ("space around the turn", f"  {call(GOOD)}\n", PRICE),
     ("text before the call", f"Let me look. {call(GOOD)}", REPAIRED),
@@ -125,6 +143,11 @@ CASES = [
     ),
     ("top-level list", call("[1]"), ParsedMalformed("a call is a JSON object with name and arguments")),
     ("unknown key", call('{"name": "a", "arguments": {}, "id": 1}'), ParsedMalformed("unknown key 'id' in the call")),
+    (
+        "an unknown key as long as a page",
+        call(f'{{"name": "a", "{"k" * 5000}": 1}}'),
+        ParsedMalformed(f"unknown key '{'k' * 40}' in the call"),
+    ),
     ("no name", call('{"arguments": {}}'), ParsedMalformed("the call has no name")),
     ("empty", " \n", ParsedMalformed("empty turn")),
     ("cut", '<tool_call>{"name": "pri', ParsedMalformed("the call is not valid JSON")),
@@ -136,6 +159,8 @@ def test_each_input_has_its_outcome(text, expected):
     assert parse(text) == expected
 
 
+anything = st.characters(codec=None, categories=None)  # lone surrogates too
+fragments = st.lists(st.sampled_from(PIECES), max_size=12)
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -152,18 +177,29 @@ def test_a_rendered_call_parses_strictly_to_itself(name, arguments):
     assert parse(call_text(name, arguments)) == ParsedCall(name, arguments)
 
 
-fragments = st.lists(
-    st.sampled_from(["<tool_call>", "</tool_call>", GOOD, "{", "}", '"', "name", ":", "NaN", "\\ud800", " "]),
-    max_size=12,
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(anything)
+    | fragments.map("".join)
+    | st.lists(fragments.map("".join) | st.text(anything), max_size=4).map("".join)
 )
+def test_every_text_obeys_the_laws(text):
+    check_laws(text)
 
 
-@given(st.text() | fragments.map("".join))
-def test_parse_never_raises_and_never_invents(text):
-    parsed = parse(text)
-    if isinstance(parsed, ParsedCall):
-        assert parsed.name in json.loads(f'"{text}"', strict=False) if '"' not in text else parsed.name
-        json.dumps(parsed.arguments, allow_nan=False).encode()
+@pytest.mark.parametrize("text", [case[1] for case in CASES], ids=[case[0] for case in CASES])
+def test_the_table_obeys_the_laws(text):
+    check_laws(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([case[1] for case in CASES if len(case[1]) < 500]), st.data())
+def test_a_known_input_with_a_few_signs_changed_obeys_the_laws(text, data):
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 4)))
+        text = text[:start] + data.draw(st.sampled_from(["", *PIECES]) | st.text(anything, max_size=2)) + text[end:]
+    check_laws(text)
 
 
 def test_call_text_refuses_what_json_cannot_hold():
