@@ -1,6 +1,7 @@
 """From a call's surface (tool name, argument names, loose types) to its meaning (capability, canonical arguments)."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +54,7 @@ def coerce(value: Any, kind: str) -> tuple[bool, Any]:
             return False, value
         if isinstance(value, float) and value.is_integer():
             return False, int(value)
-        if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 19:
+        if isinstance(value, str) and re.fullmatch(r"\s*-?\d{1,18}\s*", value):
             return False, int(value)
         return True, value
     if kind == "number":
@@ -69,7 +70,10 @@ def coerce(value: Any, kind: str) -> tuple[bool, Any]:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
-            except ValueError:
+                json.dumps(
+                    value, ensure_ascii=False, allow_nan=False
+                ).encode()  # else it could be neither shown nor kept
+            except (ValueError, RecursionError):
                 return True, value
         return not isinstance(value, wanted), value
     return False, value
@@ -86,9 +90,25 @@ def _checked(tool: Tool, arguments: dict[str, Any]) -> tuple[str | None, dict[st
         problem, values[key] = coerce(value, kind) if isinstance(kind, str) else (False, value)
         if problem:
             return f"invalid_argument: {key} must be {kind}", values
-        if "enum" in schema and values[key] not in schema["enum"]:
-            return f"invalid_argument: {key} must be one of {schema['enum']}", values
+        outside = _outside_enum(schema, values[key], key)
+        if outside is not None:
+            return outside, values
     for key in tool.required():
         if key not in arguments:
             return f"missing_argument: {key}", values
     return None, values
+
+
+def _outside_enum(schema: Any, value: Any, where: str) -> str | None:
+    """The first value, at any depth, that its enum does not have."""
+    if not isinstance(schema, dict):
+        return None
+    if "enum" in schema and value not in schema["enum"]:
+        return f"invalid_argument: {where} must be one of {schema['enum']}"
+    inside: list[tuple[Any, Any, str]] = []
+    if isinstance(value, list):
+        inside = [(schema.get("items"), item, f"{where}[{index}]") for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        nested = schema.get("properties", {}).items()
+        inside = [(each, value[name], f"{where}.{name}") for name, each in nested if name in value]
+    return next((problem for each in inside if (problem := _outside_enum(*each)) is not None), None)
