@@ -105,11 +105,19 @@ def save_harness(harness: Harness, folder: Path | str) -> None:
     (folder / "harness.yaml").write_text(_yaml(dump), encoding="utf-8", newline="\n")
     tools = json.dumps([tool.as_openai() for tool in harness.tools], indent=2, ensure_ascii=False)
     (folder / "tools.json").write_text(tools + "\n", encoding="utf-8", newline="\n")
-    for number, skill in enumerate(harness.skills):
+    for skill, name in zip(harness.skills, _folder_names(names), strict=True):
         front = skill.model_dump(mode="json", exclude={"body"})
-        path = skills / _folder_name(skill.name, number) / "SKILL.md"
+        path = skills / name / "SKILL.md"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"---\n{_yaml(front)}---\n{skill.body.strip()}\n", encoding="utf-8", newline="\n")
+
+
+def fixture_file(tool: str) -> str | None:
+    """Where the fixtures of a tool bound to `recorded` stand in its harness folder; None when the tool's name cannot be
+    a file's name on every system.
+    """
+    usable = len(tool.encode()) <= 200 and tool[:1] != "." and tool.isprintable() and not set(tool) & set('/\\:*?"<>|')
+    return f"recorded/{tool}.jsonl" if usable else None
 
 
 def _load_head(path: Path, faults: list[Fault]) -> _HarnessFile | None:
@@ -150,13 +158,14 @@ def _load_tools(path: Path, faults: list[Fault]) -> list[Tool]:
             faults.append(Fault(str(path), str(number), shown, '{"type": "function", "function": {...}}'))
             continue
         tool = validate(Tool, {"parameters": NO_PARAMETERS} | function, path, faults, f"{number}.function")
-        if tool is not None and not _parameter_faults(tool, path, number, faults):
+        if tool is not None and not parameter_faults(tool, path, f"{number}.function.parameters", faults):
             tools.append(tool)
     return tools
 
 
-def _parameter_faults(tool: Tool, path: Path, number: int, faults: list[Fault]) -> bool:
-    field, before = f"{number}.function.parameters", len(faults)
+def parameter_faults(tool: Tool, path: Path, field: str, faults: list[Fault]) -> bool:
+    """Whether `tool.parameters` (which stands at `field`) is no object schema; its faults are added to `faults`."""
+    before = len(faults)
     properties = tool.parameters.get("properties", {})
     if tool.parameters.get("type") != "object":
         faults.append(Fault(str(path), f"{field}.type", repr(tool.parameters.get("type")), "'object'"))
@@ -199,6 +208,12 @@ def _load_skills(folder: Path, faults: list[Fault]) -> list[Skill]:
 
 
 def _load_skill(path: Path, faults: list[Fault]) -> Skill | None:
+    parts = read_skill(path, faults)
+    return None if parts is None else skill_of(*parts, path, faults)
+
+
+def read_skill(path: Path, faults: list[Fault]) -> tuple[dict[str, Any], str] | None:
+    """Front matter and body of a SKILL.md, or None and its faults."""
     text = read_text(path, faults)
     if text is None:
         return None
@@ -214,8 +229,13 @@ def _load_skill(path: Path, faults: list[Fault]) -> Skill | None:
     if not isinstance(value, dict):
         faults.append(Fault(str(path), "front matter", kind_of(value), "a mapping with name and description"))
         return None
-    front = validate(_FrontMatter, value, path, faults, "front matter")
-    return None if front is None else Skill(**front.model_dump(), body=(parts[2] or "").strip())
+    return value, (parts[2] or "").strip()
+
+
+def skill_of(front: dict[str, Any], body: str, path: Path, faults: list[Fault]) -> Skill | None:
+    """The skill of a SKILL.md's front matter and body, or None and one fault a wrong field."""
+    checked = validate(_FrontMatter, front, path, faults, "front matter")
+    return None if checked is None else Skill(**checked.model_dump(), body=body)
 
 
 def _ordered(skills: list[Skill], order: tuple[str, ...], path: Path, faults: list[Fault]) -> list[Skill]:
@@ -236,6 +256,12 @@ def _yaml(value: Any) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _folder_name(name: str, number: int) -> str:
-    """The skill's own name where it can be a folder's name on every system."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) else f"skill-{number + 1:02d}"
+def _folder_names(names: list[str]) -> list[str]:
+    """One folder a skill: its own name where that can be a folder's name on every system, and is not taken."""
+    folders: list[str] = []
+    for number, name in enumerate(names):
+        folder = name if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) else f"skill-{number + 1:02d}"
+        while folder.lower() in {taken.lower() for taken in folders}:
+            folder += "_"
+        folders.append(folder)
+    return folders

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from components.avatar.harness.files import fixture_file
 from components.avatar.harness.findings import Finding, error, warning
 from components.avatar.harness.names import MAX_NAME, clean_name
 from components.avatar.harness.schema import CAPABILITY_ARGUMENTS, Binding, Capability, Harness, Tool
@@ -32,8 +33,14 @@ def tool_findings(harness: Harness) -> Iterator[Finding]:
         if binding is None:
             allowed = f"a capability: {', '.join(Capability)}"
             yield error("unbound-tool", HARNESS, f"bindings.{tool.name}", "nothing", allowed)
-        elif binding.capability not in (Capability.RECORDED, Capability.DECOY):
+        elif binding.capability == Capability.RECORDED:
+            yield from _recorded_findings(tool, binding)
+        elif binding.capability != Capability.DECOY:
             yield from _binding_findings(tool, binding)
+        for name, schema in tool.parameters.get("properties", {}).items():
+            if _refers(schema):
+                found = f"{{'$ref': {_refers(schema)!r}}}, of which the prompt shows no more"
+                yield warning("schema-reference", TOOLS, f"{tool.name}.parameters.{name}", found, "the schema itself")
 
 
 def name_findings(names: Iterable[str], file: str, field: str) -> Iterator[Finding]:
@@ -63,7 +70,7 @@ def _binding_findings(tool: Tool, binding: Binding) -> Iterator[Finding]:
             )
         if meaning not in canonical:
             yield error("unknown-meaning", HARNESS, f"{field}.{name}", repr(meaning), f"one of {list(canonical)}")
-        elif name in properties and properties[name].get("type") not in (None, canonical[meaning][0]):
+        elif name in properties and not _may_be(properties[name].get("type"), canonical[meaning][0]):
             found = f"type {properties[name].get('type')!r}"
             yield warning("argument-type", TOOLS, f"{tool.name}.parameters.{name}", found, repr(canonical[meaning][0]))
     bound = list(binding.arguments.values())
@@ -79,3 +86,29 @@ def _binding_findings(tool: Tool, binding: Binding) -> Iterator[Finding]:
             yield error("argument-unbound", HARNESS, f"{field}.{name}", "nothing", f"one of {list(canonical)}")
         else:
             yield warning("argument-unbound", HARNESS, f"{field}.{name}", "nothing", "a meaning, or no such parameter")
+
+
+def _recorded_findings(tool: Tool, binding: Binding) -> Iterator[Finding]:
+    """Fixtures are found by the tool's name and by arguments, named as the binding maps them."""
+    field, names = f"bindings.{tool.name}.arguments", tool.argument_names()
+    if fixture_file(tool.name) is None:
+        yield error("fixture-name", HARNESS, f"bindings.{tool.name}", repr(tool.name), "a name that a file can have")
+    for name in binding.arguments:
+        if name not in names:
+            yield error("unknown-argument", HARNESS, f"{field}.{name}", "no such parameter", f"one of {list(names)}")
+    for name in names:
+        if name not in binding.arguments:
+            yield warning("argument-unbound", HARNESS, f"{field}.{name}", "nothing", "its name in the fixtures")
+
+
+def _may_be(given: object, kind: str) -> bool:
+    """Whether a schema's `type` (a name, a list of names, or none) allows `kind`."""
+    return given is None or given == kind or (isinstance(given, list) and kind in given)
+
+
+def _refers(schema: object) -> str | None:
+    """The first reference to another schema in `schema`."""
+    if isinstance(schema, dict) and isinstance(schema.get("$ref"), str):
+        return schema["$ref"]
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    return next((found for part in parts if (found := _refers(part)) is not None), None)

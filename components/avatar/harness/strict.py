@@ -15,6 +15,8 @@ from components.avatar.errors import Fault, file_fault
 
 T = TypeVar("T", bound=BaseModel)
 
+MAX_DEPTH = 64  # levels of nesting; more would exhaust the stack of whatever walks the value later
+
 
 class _StrictLoader(yaml.SafeLoader):
     """SafeLoader without dates: an unquoted date in a merchant's text stays the text that was written."""
@@ -131,15 +133,22 @@ def _node_faults(node: yaml.Node | None, path: Path, seen: set[int]) -> list[Fau
 
 
 def _bad_leaves(value: Any) -> list[tuple[str, str]]:
-    if isinstance(value, dict):
-        return [bad for key, item in value.items() for bad in (*_bad_leaves(key), *_bad_leaves(item))]
-    if isinstance(value, list):
-        return [bad for item in value for bad in _bad_leaves(item)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return [(repr(value), "a finite number")]
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        return [(f"a lone surrogate in {ascii(value)[:60]}", "whole characters")]
-    return []
+    """What no file of ours may hold, in the order of the text; walked without recursion, a hostile file may be deep."""
+    bad: list[tuple[str, str]] = []
+    left = [(value, 1)]
+    while left:
+        item, depth = left.pop()
+        if depth > MAX_DEPTH:
+            return [*bad, (f"more than {MAX_DEPTH} levels of nesting", f"at most {MAX_DEPTH}")]
+        if isinstance(item, dict):
+            left.extend((part, depth + 1) for pair in reversed(item.items()) for part in reversed(pair))
+        elif isinstance(item, list):
+            left.extend((part, depth + 1) for part in reversed(item))
+        elif isinstance(item, float) and not math.isfinite(item):
+            bad.append((repr(item), "a finite number"))
+        elif isinstance(item, str) and any("\ud800" <= character <= "\udfff" for character in item):
+            bad.append((f"a lone surrogate in {ascii(item)[:60]}", "whole characters"))
+    return bad
 
 
 def _json_problem(error: Exception, text: str) -> str:
@@ -150,6 +159,8 @@ def _json_problem(error: Exception, text: str) -> str:
 
 
 def _yaml_problem(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nesting too deep"
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     return problem if mark is None else f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
@@ -172,3 +183,8 @@ def kind_of(value: Any) -> str:
 def shorten(value: Any, limit: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def plain(text: str) -> str:
+    """`text` for a terminal or a comment: what does not print (controls, direction overrides) is escaped."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
