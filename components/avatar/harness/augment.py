@@ -8,6 +8,7 @@ import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from components.avatar.harness.banks import BANKS_LANGUAGE
 from components.avatar.harness.draw import Draw
 from components.avatar.harness.names import clean_name, name_words
 from components.avatar.harness.operators import OPERATORS
@@ -48,7 +49,9 @@ def augment(
         "heldout")`). strength: 0 to 1, the curriculum: how many operators, how much each touches, how arbitrary the
         names are. At 1 renaming and
             rewording reach every tool, argument and skill.
-        operators: apply exactly these; by default each is drawn by its weight and the strength.
+        operators: apply exactly these; by default each is drawn by its weight and the strength. Either way those that
+            write texts of the word banks (`Operator.worded`) leave a harness in another language as it is: an English
+            sentence in a Chinese prompt would be no rewording.
         exclude: names, words and descriptions never to use (a set is fast): evaluation passes what training has shown.
 
     Raises ValueError on a strength outside [0, 1], an unknown operator, or when no fresh name is left.
@@ -64,6 +67,8 @@ def augment(
             if name not in operators:
                 continue
         elif strength < operator.from_strength or rng.random() >= operator.weight * (0.3 + 0.7 * strength):
+            continue
+        if operator.worded and harness.language != BANKS_LANGUAGE:
             continue
         new = operator.apply(harness, draw)
         if new != harness:

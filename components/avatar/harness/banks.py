@@ -7,8 +7,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from components.avatar.harness.schema import Capability, Family, Frozen, HookCheck
+from components.avatar.harness.schema import Capability, Family, Frozen, HookCheck, Language
 from components.avatar.harness.words import Split
+
+BANKS_LANGUAGE: Language = "en"
 
 
 class Wordings(Frozen):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from components.avatar.harness.schema import Binding, Capability, Harness, Tool
+from components.avatar.harness.script import whole
 
 
 def edit_texts(harness: Harness, edit: Callable[[str], str]) -> Harness:
@@ -81,7 +82,7 @@ def rename_mentions(harness: Harness, names: Mapping[str, str]) -> Harness:
     if not mentioned:
         return harness
     forms = [re.escape(f"`{old}`") for old in mentioned]
-    forms += [rf"(?<![\w`]){re.escape(old)}(?![\w`])" for old in mentioned if not _ordinary(old)]
+    forms += [rf"(?<!`){whole(old, signs=True)}(?!`)" for old in mentioned if not _ordinary(old)]
     pattern = re.compile("|".join(sorted(forms, key=len, reverse=True)))
 
     def replace(match: re.Match[str]) -> str:
@@ -101,10 +102,8 @@ def texts(harness: Harness) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def word_pattern(text: str) -> re.Pattern[str]:
-    """Matches `text` where it stands as whole words (an emoji or other sign needs no boundary)."""
-    before = r"(?<!\w)" if text[:1].isalnum() else ""
-    after = r"(?!\w)" if text[-1:].isalnum() else ""
-    return re.compile(before + re.escape(text) + after)
+    """Matches `text` where it stands as whole words (an emoji, a sign or a Chinese character needs no boundary)."""
+    return re.compile(whole(text))
 
 
 def _ordinary(name: str) -> bool:

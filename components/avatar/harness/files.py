@@ -23,6 +23,7 @@ from components.avatar.harness.schema import (
     Frozen,
     Harness,
     Hook,
+    Language,
     Limits,
     PromptBlock,
     Skill,
@@ -38,7 +39,7 @@ class _HarnessFile(Frozen):
 
     format: Literal[1]
     merchant: str = Field(min_length=1)
-    language: str = Field(default="en", min_length=1)
+    language: Language = "en"
     prompt: tuple[PromptBlock, ...]
     limits: Limits
     bindings: dict[str, Binding] = Field(default_factory=dict)

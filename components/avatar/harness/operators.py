@@ -23,7 +23,8 @@ Kind = Literal["surface", "behaviour"]
 @dataclass(frozen=True)
 class Operator:
     """`weight` is the probability of being drawn at strength 1; at strength 0 it is 0.3 of that. Never below
-    `from_strength`.
+    `from_strength`. `worded` operators write texts of the word banks into the harness, so they apply only to harnesses
+    in the banks' language; names are words of the model's vocabulary in any language.
     """
 
     axis: Axis
@@ -31,25 +32,28 @@ class Operator:
     weight: float
     apply: Callable[[Harness, Draw], Harness]
     from_strength: float = 0.0
+    worded: bool = False
 
 
 # In the order in which they are applied: renaming before decoys, so that decoys do not count as renamed; reordering
 # last.
 OPERATORS: dict[str, Operator] = {
-    "change_persona": Operator("prompt", "behaviour", 0.35, prompt.change_persona),
+    "change_persona": Operator("prompt", "behaviour", 0.35, prompt.change_persona, worded=True),
     "perturb_limits": Operator("prompt", "behaviour", 0.4, prompt.perturb_limits),
     "withdraw_tool": Operator("tools", "behaviour", 0.06, tools.withdraw_tool, from_strength=0.5),
     "rename_tools": Operator("tools", "surface", 0.95, tools.rename_tools),
     "rename_arguments": Operator("tools", "surface", 0.7, tools.rename_arguments),
-    "reword_tool_descriptions": Operator("tools", "surface", 0.85, tools.reword_tool_descriptions),
+    "reword_tool_descriptions": Operator("tools", "surface", 0.85, tools.reword_tool_descriptions, worded=True),
     "rename_skills": Operator("skill_identifier", "surface", 0.95, skills.rename_skills),
-    "reword_skill_descriptions": Operator("skill_identifier", "surface", 0.75, skills.reword_skill_descriptions),
-    "add_decoy_tools": Operator("tools", "surface", 0.6, tools.add_decoy_tools),
-    "add_decoy_skill": Operator("skill_identifier", "surface", 0.3, skills.add_decoy_skill),
+    "reword_skill_descriptions": Operator(
+        "skill_identifier", "surface", 0.75, skills.reword_skill_descriptions, worded=True
+    ),
+    "add_decoy_tools": Operator("tools", "surface", 0.6, tools.add_decoy_tools, worded=True),
+    "add_decoy_skill": Operator("skill_identifier", "surface", 0.3, skills.add_decoy_skill, worded=True),
     "mask_skill_rules": Operator("skill_content", "behaviour", 0.15, skills.mask_skill_rules),
-    "reword_skill_rules": Operator("skill_content", "surface", 0.4, skills.reword_skill_rules),
-    "reword_rule_items": Operator("prompt", "surface", 0.4, prompt.reword_rule_items),
-    "reword_hook_messages": Operator("hooks", "surface", 0.5, prompt.reword_hook_messages),
+    "reword_skill_rules": Operator("skill_content", "surface", 0.4, skills.reword_skill_rules, worded=True),
+    "reword_rule_items": Operator("prompt", "surface", 0.4, prompt.reword_rule_items, worded=True),
+    "reword_hook_messages": Operator("hooks", "surface", 0.5, prompt.reword_hook_messages, worded=True),
     "change_hook_retries": Operator("hooks", "behaviour", 0.2, prompt.change_hook_retries),
     "reorder_tools": Operator("tools", "surface", 0.8, tools.reorder_tools),
     "reorder_skills": Operator("skill_identifier", "surface", 0.7, skills.reorder_skills),

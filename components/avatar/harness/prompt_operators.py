@@ -6,6 +6,7 @@ from components.avatar.harness import edits
 from components.avatar.harness.draw import Draw
 from components.avatar.harness.rewording import reword_rule
 from components.avatar.harness.schema import Harness, Hook, HookCheck, Limits
+from components.avatar.harness.script import whole
 
 # The shortest complete reply (address, two facts, sign-off) takes about a dozen words: a lower limit would make a
 # question unanswerable.
@@ -45,7 +46,7 @@ def perturb_limits(harness: Harness, draw: Draw) -> Harness:
         turns=draw.rng.randint(old.turns, min(20, old.turns + 6)),
     )
     harness = harness.model_copy(update={"limits": limits})
-    stated = re.compile(rf"\b{old.reply_words}(?= words\b)")
+    stated = re.compile(whole(str(old.reply_words)) + r"(?= words\b|个?字)")
     if any(stated.search(text) for text in edits.texts(harness)):
         harness = edits.edit_texts(harness, lambda text: stated.sub(str(limits.reply_words), text))
     return harness

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT_VERSION = 1
 
+Language = Literal["en", "zh"]  # what the simulator speaks and understands
+
 
 class Capability(StrEnum):
     """What the simulated live stream can do. `decoy` marks a tool that is listed but never right to call."""
@@ -187,7 +189,7 @@ class Harness(Frozen):
 
     format: Literal[1] = FORMAT_VERSION
     merchant: str
-    language: str = "en"
+    language: Language = "en"
     prompt: tuple[PromptBlock, ...]
     limits: Limits
     tools: tuple[Tool, ...]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from components.avatar.harness.schema import Capability
+from components.avatar.harness.script import search_terms
 from components.avatar.simulator.catalogue import Product, attribute_key, money_text, seconds_of
 from components.avatar.simulator.stream import Stream
 
@@ -152,11 +153,11 @@ def _on_air(stream: Stream, arguments: Result) -> Result:
 
 def _search(stream: Stream, arguments: Result) -> Result:
     """The three products whose title and attributes share most words with the query."""
-    words = set(attribute_key(str(arguments["query"])).split())
+    terms = search_terms(attribute_key(str(arguments["query"])))
     ranked = []
     for product in stream.catalogue.products:
-        text = set(" ".join([product.title, *product.attributes.values()]).lower().split())
-        if shared := len(words & text):
+        text = search_terms(" ".join([product.title, *product.attributes.values()]).lower())
+        if shared := len(terms & text):
             ranked.append((-shared, product.link_id, product.title))
     return {"results": [{"link_id": link, "title": title} for _, link, title in sorted(ranked)[:3]]}
 

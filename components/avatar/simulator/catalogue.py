@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from components.avatar.errors import Fault, InputError
 from components.avatar.harness.schema import Frozen, content_digest
+from components.avatar.harness.script import whole
 from components.avatar.harness.strict import parse_json, read_text, validate
 
 STREAM_START = "20:00"  # our choice: the evening peak of live shopping
@@ -24,6 +25,11 @@ NUMBER_WORDS = {
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
     )
 } | {"twenty": 20, "thirty": 30, "sixty": 60, "ninety": 90}
+_SHOP_ATTRIBUTES = {  # those that are fields of a product, not entries of its `attributes`
+    **dict.fromkeys(("保修", "保修期", "质保", "质保期"), "warranty"),
+    **dict.fromkeys(("退货期", "退货天数", "退换期"), "return days"),
+}
+_HAN_NUMERAL = "[一二两三四五六七八九十百千]"
 
 
 def _decimal_text(value: Any) -> Any:
@@ -111,10 +117,10 @@ class Catalogue(Frozen):
     def opaque_text(self) -> re.Pattern[str]:
         """Matches titles that hold numbers, and coupon codes, in lower-case text: their digits are no statements."""
         titles = [" ".join(product.title.lower().split()) for product in self.products]
-        words = {title for title in titles if re.search(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b", title)}
+        words = {title for title in titles if re.search(rf"\d|{_HAN_NUMERAL}|\b(?:{'|'.join(NUMBER_WORDS)})\b", title)}
         words |= self.coupon_codes
         ordered = sorted(words, key=len, reverse=True)
-        return re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, ordered)) + r")(?!\w)" if ordered else r"(?!)")
+        return re.compile("|".join(whole(word, signs=True) for word in ordered) or r"(?!)")
 
     @cached_property
     def coupon_codes(self) -> frozenset[str]:
@@ -137,8 +143,9 @@ class Catalogue(Frozen):
 
 @lru_cache(maxsize=4096)
 def attribute_key(name: str) -> str:
-    """`Skin_Type`, `skin type` and `skin-type` are one attribute."""
-    return " ".join(re.split(r"[\s_\-]+", name.strip().lower()))
+    """`Skin_Type`, `skin type` and `skin-type` are one attribute; Chinese names of the shop's own two are English."""
+    key = " ".join(re.split(r"[\s_\-]+", name.strip().lower()))
+    return _SHOP_ATTRIBUTES.get(key, key)
 
 
 def seconds_of(clock: str) -> int:

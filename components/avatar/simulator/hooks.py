@@ -9,18 +9,22 @@ from functools import lru_cache
 from typing import Any
 
 from components.avatar.harness.schema import Harness, Hook, HookCheck, HookPoint
+from components.avatar.harness.script import HAN, has_han, whole
 
 MAX_MESSAGE = 500  # characters of a viewer's message; live chats cut far below that
 
+_HAN = re.compile(rf"[{HAN}]")
+_PUNCTUATION = re.compile(r"[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\u2014\u2018-\u201d\u2026]+|[,.!?;:~]+(?!\d)")
 _MARKERS = re.compile(r"<\|[^|>]*\|>|</?tool_call>", re.IGNORECASE)
 
 
 def word_count(text: str) -> int:
-    """Words between blanks; a Chinese character counts as one word."""
-    if text.isascii():
-        return len(text.split())
-    spaced = re.sub(r"([\u3400-\u9fff])", r" \1 ", text)
-    return len(spaced.split())
+    """The length of a reply, as `limits.reply_words` counts it: words between blanks, and each Chinese character as a
+    word. In a text with Chinese characters a number is one word ("128.00元" has two), and punctuation none.
+    """
+    if has_han(text):
+        text = _PUNCTUATION.sub(" ", _HAN.sub(r" \g<0> ", text))
+    return len(text.split())
 
 
 def length_passes(text: str, harness: Harness) -> bool:
@@ -84,9 +88,5 @@ def persona_passes(hook: Hook, text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def word_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of `words` as a whole; punctuation and emoji need no word boundary."""
-    parts = [
-        (r"(?<!\w)" if word[0].isalnum() else "") + re.escape(word) + (r"(?!\w)" if word[-1].isalnum() else "")
-        for word in (word.strip() for word in words)
-    ]
-    return re.compile("|".join(parts), re.IGNORECASE)
+    """Any of `words` as a whole; punctuation, emoji and Chinese characters need no word boundary."""
+    return re.compile("|".join(whole(word.strip()) for word in words), re.IGNORECASE)

@@ -100,7 +100,7 @@ def reply_text(session: Session) -> str:
 
 
 def situation_of(session: Session) -> tuple[str, dict[str, Any]]:
-    """(situation of `wording.SENTENCES`, values for its blanks)."""
+    """(situation of `Speech.sentences`, values for its blanks)."""
     question, turn = session.turn.question, session.turn
     family = Family.UNKNOWN_LINK if question.family == Family.UNKNOWN_LINK else intent(question)
     found = {state.need.key: _result(session, state) for state in turn.needs}
@@ -200,7 +200,7 @@ def _variant(question: Question, result: dict[str, Any], values: dict[str, Any])
         names = [name for name, stock in result["variants"].items() if stock]
         if not names:
             return ("sold_out" if result["variants"] else "no_variants"), values
-        return "variants", {**values, "variants": _listed(names)}
+        return "variants", {**values, "variants": names}
     stocks = result["variants"] if "variants" in result else {result["variant"]: result["stock"]}
     name, stock = next(((n, s) for n, s in stocks.items() if n.lower() == asked.lower()), (asked, 0))
     return ("variant" if stock else "variant_sold_out"), {**values, "variant": name, "stock": stock}
@@ -226,10 +226,6 @@ def _search(question: Question, result: dict[str, Any], values: dict[str, Any]) 
         return "nothing_found", values
     best = result["results"][0]
     return "search", {**values, "link": best["link_id"], "title": best["title"]}
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 _TALK = ("chit_chat", "out_of_scope", "forbidden_claim", "injection")

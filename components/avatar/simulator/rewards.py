@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from components.avatar.harness.script import words as words_of
 from components.avatar.simulator.claims import Claims
 from components.avatar.simulator.facts import FactKind, Lookup
 from components.avatar.simulator.families import Requirement
@@ -134,7 +135,7 @@ def _is_talk(reply: str, question: str) -> bool:
     """Small talk has no facts to check: it must be words of its own, not the viewer's message again and not one word
     over and over.
     """
-    words = re.findall(r"\w+", reply)
-    asked = re.findall(r"\w+", question.lower())
+    words = words_of(reply)
+    asked = words_of(question.lower())
     new = [word for word in words if word not in asked]
     return len(words) >= 3 and len(new) >= 2 and len(set(words)) * 2 > len(words)

@@ -325,7 +325,7 @@ class Session:
             values.update(truth(FactKind.ATTRIBUTE, (context.link, context.attribute)))
         if context.family == Family.VARIANT:
             values.update(truth(FactKind.VARIANT, context.link))
-        return extract(text, context.family, self.catalogue, frozenset(values))
+        return extract(text, context.family, self.catalogue, frozenset(values), self.harness.language)
 
     def _reply_passes(self, hook: Hook, form: hooks.Form, claims: Claims) -> bool:
         if hook.point != HookPoint.BEFORE_REPLY:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from components.avatar.harness.schema import Family
-from components.avatar.simulator.capabilities import ORDER_STATES
+from components.avatar.harness.script import has_han, whole
 from components.avatar.simulator.catalogue import Catalogue, attribute_key
 from components.avatar.simulator.claims import Claims, NumberClaim
 from components.avatar.simulator.facts import Fact, FactKind, Lookup
@@ -72,16 +72,16 @@ def false_text(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
     if context.family == Family.ORDER_STATUS:
         order = str(context.question.slots.get("order_id", "")).upper()
         true = lookup(K.ORDER_STATUS, order)
-        return [state for state in ORDER_STATES if state not in true and _contains(claims.text, state)]
+        return [state for state in claims.grammar.order_states if state not in true and _in_state(claims, state)]
     name = context.attribute
     if name is None:
         return []
     true = lookup(K.ATTRIBUTE, (context.link, name))
-    if any(_contains(claims.text, value) for value in true):
+    values = context.catalogue.attribute_values.get(name, frozenset())
+    if any(_contains(claims.text, value, values) for value in true):
         return []
     question = context.question.text.lower()
-    values = context.catalogue.attribute_values.get(name, frozenset())
-    return sorted(value for value in values if value not in question and _contains(claims.text, value))
+    return sorted(value for value in values if value not in question and _contains(claims.text, value, values))
 
 
 def satisfied(requirement: Requirement, claims: Claims, context: Context) -> bool:
@@ -152,9 +152,7 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
         return False  # said of another product
     if kind == K.ON_AIR:
         if value is None:
-            return not claims.links and (
-                "nothing" in claims.text or " no " in f" {claims.text} " or "between" in claims.text
-            )
+            return not claims.links and claims.grammar.nothing_shown.search(claims.text) is not None
         return value in claims.links if isinstance(value, int) else value in claims.text
     if value is True:
         return kind in claims.says
@@ -164,10 +162,16 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
         return value in claims.clocks
     if kind == K.FOUND:
         return value in claims.links if isinstance(value, int) else value in claims.text
-    if kind == K.ATTRIBUTE and value == "none":
-        return _contains(claims.text, value) or _contains(claims.text, f"no {subject[1]}")
-    if kind in (K.ATTRIBUTE, K.VARIANT, K.ORDER_STATUS):
-        return _contains(claims.text, value)
+    if kind == K.ORDER_STATUS:
+        return _in_state(claims, value)
+    if kind == K.ATTRIBUTE and value == claims.grammar.none_value:
+        said = [phrase.format(attribute=subject[1]) for phrase in claims.grammar.no_attribute]
+        return any(_contains(claims.text, phrase) for phrase in (value, *said))
+    if kind == K.ATTRIBUTE:
+        return _contains(claims.text, value, context.catalogue.attribute_values.get(subject[1], ()))
+    if kind == K.VARIANT:
+        product = context.catalogue.by_link.get(subject)
+        return _contains(claims.text, value, [v.value.lower() for v in product.variants] if product else ())
     link = about if isinstance(about, int) else context.link
     return any(
         claim.value == value
@@ -177,15 +181,25 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
     )
 
 
-def _contains(text: str, value: str) -> bool:
-    """`value` stands in `text` as whole words; both lower case. "150 ml" and "150ml" are the same."""
+def _in_state(claims: Claims, state: str) -> bool:
+    return any(_contains(claims.text, words) for words in claims.grammar.order_states[state])
+
+
+def _contains(text: str, value: str, others: Iterable[str] = ()) -> bool:
+    """`value` stands in `text` as whole words; both lower case. "150 ml" and "150ml" are the same.
+
+    `others` are values that might have been said instead. Without blanks between words a value is not stated where it
+    is a part of one of them ("花香" in "兰花香").
+    """
+    if has_han(value):
+        for other in sorted((o for o in others if value in o and o != value), key=len, reverse=True):
+            text = text.replace(other, " ")
     return _whole(value).search(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def _whole(value: str) -> re.Pattern[str]:
-    spaced = r"\s*".join(map(re.escape, value.split()))
-    return re.compile(rf"(?<!\w){spaced}(?!\w)")
+    return re.compile(whole(value, r"\s*".join(map(re.escape, value.split())), signs=True))
 
 
 def _digits(value: Decimal) -> str:
