@@ -42,6 +42,11 @@ def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
         problem, canonical[key] = coerce(canonical[key], kind)
         if problem:
             return Resolved(capability, True, problem=f"invalid_argument: {key} must be {kind}")
+    if "link_ids" in canonical:
+        links = [coerce(link, "integer") for link in canonical["link_ids"]]
+        if any(problem for problem, _ in links):
+            return Resolved(capability, True, problem="invalid_argument: link_ids must be integers")
+        canonical["link_ids"] = [link for _, link in links]
     return Resolved(capability, True, canonical)
 
 
