@@ -37,5 +37,8 @@ def teacher_generation(
         context=context,
         settings=Settings.model_validate_json(settings),
         seed=seed,
-        inputs=lambda where: {"merchant": Path(gate.path) / "merchant"},
+        inputs=lambda where: {
+            "merchant": Path(gate.path) / "merchant",
+            "attempts": str(Path(where.run_dir) / "teacher_attempts.jsonl") if where.run_dir else "",
+        },
     )

@@ -1,80 +1,81 @@
 """Teacher generation: solve sampled training scenarios in the simulator and keep only what the verifiers accept.
 
 A trajectory keeps meaning, not surface (semantic actions), so that augmentation can play it again under any harness.
-Rejection sampling as in the paper, but by verifiers instead of a judge. Most corrections by hooks are cut: only the
-finally correct behaviour is kept; a few episodes keep the whole retry, so that recovery is learnt.
+The teacher is the simulator's embedded oracle, or any model behind an OpenAI-compatible endpoint (endpoint.py).
+Rejection sampling as in the paper, but by verifiers first and judges second. Most corrections by hooks are cut: only
+the finally correct behaviour is kept; a few episodes keep the whole retry, so that recovery is learnt.
 
     python -m components.teacher_generation --merchant infra/harnesses/lumi-beauty --output OUT
 """
 
 import random
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from components.avatar.agent.examples import Mistake, Trajectory, write_rows
-from components.avatar.agent.plans import Plan, play, possible_mistakes, take
+from components.avatar.agent.examples import write_rows
+from components.avatar.agent.plans import Plan, play
 from components.avatar.errors import Fault, InputError, SystemFault
 from components.avatar.harness.schema import Family
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import Pool, sample_scenarios
 from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.session import Session
-from components.avatar.simulator.types import SemanticAction
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
+from components.teacher_generation.acceptance import Solved, accept
+from components.teacher_generation.attempts import Ledger
+from components.teacher_generation.report import acceptance, endpoint_metrics, endpoint_report
 from components.teacher_generation.settings import Settings
 
 K = TypeVar("K")
 
 FAMILY_SLOTS = 60  # resolution of the families' shares
-REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
 
 
-def run(*, merchant: Path, output: Path, settings: Settings, seed: int, progress: Progress) -> dict[str, Metric]:
+def run(
+    *, merchant: Path, output: Path, settings: Settings, seed: int, progress: Progress, attempts: str = ""
+) -> dict[str, Metric]:
     """Write `output/trajectories.jsonl` (accepted trajectories) and `output/acceptance.json` (tried and accepted by
-    family, reasons).
+    family, reasons; of an endpoint also tokens, cost, votes).
 
-    Raises InputError for a bad merchant folder; SystemFault when fewer than `min_accepted` of the episodes are
-    accepted.
+    `attempts` is the file of what an endpoint was paid for, default `output/attempts.jsonl`: with the same file, a run
+    that was stopped goes on.
+
+    Raises InputError for a bad merchant folder, and where an endpoint refuses key, address or model; SystemFault when
+    fewer than `min_accepted` of the episodes are accepted, and when an endpoint fails for good.
     """
     world = load_merchant(merchant)
     scenarios = draw_scenarios(world, settings, seed)
-    kept: list[Trajectory] = []
-    tried: Counter[Family] = Counter()
-    reasons: Counter[str] = Counter()
-    for done, scenario in enumerate(scenarios, start=1):
-        tried.update(_families(scenario))
-        rng = random.Random(f"teacher:{seed}:{scenario.id}")
-        trajectory, reason = solve_scenario(world, scenario, rng, settings.retry_share)
-        if trajectory is None:
-            reasons[reason] += 1
-        else:
-            kept.append(trajectory)
-        progress.update(done, len(scenarios), accepted=len(kept))
-    accepted = Counter(family for trajectory in kept for family in trajectory.families)
-    report = {
-        "episodes": len(scenarios),
-        "accepted": len(kept),
-        "families": {family: {"tried": n, "accepted": accepted[family]} for family, n in sorted(tried.items())},
-        "rejected": dict(reasons.most_common()),
-        "retries_kept": sum(trajectory.mistake is not None for trajectory in kept),
-        "faulty": sum(bool(trajectory.scenario.faults) for trajectory in kept),
-    }
+    if settings.teacher == "oracle":
+        solved, report, metrics = _ask_oracle(world, scenarios, settings, seed, progress), {}, {}
+    else:
+        from components.teacher_generation.endpoint import Teaching  # the oracle needs neither httpx nor transformers
+
+        ledger = Ledger(Path(attempts) if attempts else output / "attempts.jsonl")
+        solved = Teaching(world, settings, seed, ledger).solve(scenarios, progress)
+        report = endpoint_report(solved, ledger.wasted, settings)
+        metrics = endpoint_metrics(report)
+        solved = [one for one in solved if one.fault is None]
+    report = {"teacher": settings.teacher, **acceptance(solved), **report}
     write_json(output / "acceptance.json", report)
-    if len(kept) < settings.min_accepted * len(scenarios):
-        worst = "; ".join(f"{reason} ({n})" for reason, n in reasons.most_common(3))
-        solved = f"the teacher solved {len(kept)} of {len(scenarios)} scenarios"
-        raise SystemFault(f"{solved} (min_accepted {settings.min_accepted}): {worst}")
+    kept = [one.trajectory for one in solved if one.trajectory is not None]
+    if len(kept) < settings.min_accepted * len(solved):
+        worst = "; ".join(f"{reason} ({n})" for reason, n in list(report["rejected"].items())[:3])
+        raise SystemFault(
+            f"the teacher solved {len(kept)} of {len(solved)} scenarios (min_accepted {settings.min_accepted}): {worst}"
+        )
     write_rows(output / "trajectories.jsonl", kept)
-    metrics = {
+    families = report["families"].items()
+    return {
         "trajectories": Metric(len(kept), 1),
-        "acceptance_rate": Metric(len(kept) / len(scenarios), len(scenarios)),
+        "acceptance_rate": Metric(len(kept) / max(1, len(solved)), len(solved)),
         "retry_share": Metric(report["retries_kept"] / max(1, len(kept)), len(kept)),
-    }
-    return metrics | {
-        f"acceptance_rate.{family}": Metric(accepted[family] / n, n) for family, n in sorted(tried.items())
+        **{
+            f"acceptance_rate.{family}": Metric(row["accepted"] / row["tried"], row["tried"])
+            for family, row in families
+        },
+        **metrics,
     }
 
 
@@ -126,46 +127,14 @@ def apportion(weights: Mapping[K, float], total: int) -> dict[K, int]:
     return counts
 
 
-def solve_scenario(
-    world: Merchant, scenario: Scenario, rng: random.Random, retry_share: float
-) -> tuple[Trajectory | None, str]:
-    """(trajectory, "") or (None, why it was rejected)."""
-    session = Session(world.harness, world.catalogue, scenario)
-    actions = play(session, Plan())
-    if session.corrections:
-        session = Session(world.harness, world.catalogue, scenario)
-        play(session, Plan(actions))
-    score = session.score()
-    poor = [name for name in REWARDS if getattr(score, name) < 1]
-    if poor or session.corrections:
-        return None, f"{session.stop}: " + ", ".join(poor or ["still corrected after the cut"])
-    mistake = _mistake(world, scenario, actions, rng) if rng.random() < retry_share else None
-    reward = {name: getattr(score, name) for name in REWARDS}
-    return Trajectory(
-        scenario=scenario, actions=actions, split="train", reward=reward, source="oracle", mistake=mistake
-    ), ""
-
-
-def _mistake(
-    world: Merchant, scenario: Scenario, actions: tuple[SemanticAction, ...], rng: random.Random
-) -> Mistake | None:
-    """A slip that a hook catches once and after which the same actions still earn full reward; None when there is
-    none."""
-    session = Session(world.harness, world.catalogue, scenario)
-    session.begin()
-    plan = Plan(actions)
-    candidates = []
-    for position, action in enumerate(actions):
-        candidates += [Mistake(before=position, check=check) for check in possible_mistakes(session, action)]
-        take(session, plan.turn(session))
-    rng.shuffle(candidates)
-    for mistake in candidates:
-        session = Session(world.harness, world.catalogue, scenario)
-        play(session, Plan(actions, mistake))
-        if session.corrections == 1 and all(getattr(session.score(), name) == 1 for name in REWARDS):
-            return mistake
-    return None
-
-
-def _families(scenario: Scenario) -> list[Family]:
-    return [question.family for question in scenario.questions if question.family is not None]
+def _ask_oracle(
+    world: Merchant, scenarios: Sequence[Scenario], settings: Settings, seed: int, progress: Progress
+) -> list[Solved]:
+    solved: list[Solved] = []
+    for done, scenario in enumerate(scenarios, start=1):
+        actions = play(Session(world.harness, world.catalogue, scenario), Plan())
+        rng = random.Random(f"teacher:{seed}:{scenario.id}")
+        trajectory, reason = accept(world, scenario, actions, "oracle", rng, settings.retry_share)
+        solved.append(Solved(scenario, trajectory, (reason,) if reason else ()))
+        progress.update(done, len(scenarios), accepted=sum(one.trajectory is not None for one in solved))
+    return solved

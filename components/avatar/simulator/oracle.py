@@ -8,6 +8,7 @@ from typing import Any, Literal
 from components.avatar.harness.schema import Capability, Family, Harness
 from components.avatar.simulator.catalogue import Catalogue, attribute_key
 from components.avatar.simulator.families import intent
+from components.avatar.simulator.hooks import form_of
 from components.avatar.simulator.scenario import Question, Scenario
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.turn import NeedState
@@ -38,9 +39,15 @@ def next_action(session: Session) -> SemanticAction:
 
 
 def realise(session: Session, action: SemanticAction) -> Realised:
-    """The action under the session's harness. Raises Unrealisable when the harness cannot express it."""
+    """The action under the session's harness. Raises Unrealisable when the harness cannot express it.
+
+    A recorded wording of a reply stands unless its verifiable form no longer fits (another persona, a lower limit);
+    whether its facts still hold is for the verifiers to say.
+    """
     harness = session.harness
     if action.kind == "reply":
+        if action.text is not None and not form_of(action.text, harness).broken:
+            return "reply", action.text
         return "reply", reply_text(session)
     if action.kind == "skill":
         skills = session.turn.skills

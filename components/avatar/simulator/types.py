@@ -35,13 +35,15 @@ class SemanticAction:
     """An action with the surface taken off: what a trajectory stores and what replay realises under another harness.
 
     kind `skill`: load the reply skill that handles `family`; kind `call`: `capability` with canonical `arguments`;
-    kind `reply`: answer the viewer (the text is realised under the harness at hand).
+    kind `reply`: answer the viewer. `text` is a teacher's own wording: it stands wherever its form fits the harness at
+    hand; else, and where there is none, the reply is realised anew.
     """
 
     kind: Literal["skill", "call", "reply"]
     family: Family | None = None
     capability: Capability | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+    text: str | None = None
 
 
 @dataclass(frozen=True)
