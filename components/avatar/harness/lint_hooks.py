@@ -103,14 +103,15 @@ def _endings(harness: Harness) -> Iterator[Finding]:
     seen: dict[str, str] = {}
     for hook in harness.hooks:
         ending = _markers(hook).get("ends_with")
-        for other, name in seen.items() if ending else ():
+        if ending is None:
+            continue
+        for other, name in seen.items():
             if not other.endswith(ending) and not ending.endswith(other):
                 found = f"{ending!r}, while {name} demands {other!r}"
                 yield error(
                     "hooks-contradict", HARNESS, f"hooks.{hook.id}.arguments.ends_with", found, "one ending for all"
                 )
-        if ending:
-            seen.setdefault(ending, hook.id)
+        seen.setdefault(ending, hook.id)
 
 
 def _markers(hook: Hook) -> dict[str, str]:

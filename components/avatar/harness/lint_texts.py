@@ -15,10 +15,11 @@ CALL_MARKERS = ("<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 HIDDEN = re.compile("[\u200b\u2060\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 
 # How texts state a limit, in English and Chinese; one group a wording.
+_N = r"(?<!\d)(\d{1,6})\s{0,2}"
 STATED_LIMITS = {
-    "reply_words": r"\b(\d+)[ -]words?\b|(\d+)\s*个?[字词]",
-    "tool_calls": r"\b(\d+) (?:tool )?calls\b|(\d+)\s*次(?:工具)?调用|调用(?:工具)?[^\d。；]{0,6}(\d+)\s*次",
-    "turns": r"\b(\d+) (?:turns|messages)\b|(\d+)\s*(?:轮|条消息)",
+    "reply_words": rf"\b(\d{{1,6}})[ -]words?\b|{_N}个?[字词]",
+    "tool_calls": rf"\b(\d{{1,6}}) (?:tool )?calls\b|{_N}次(?:工具)?调用|调用(?:工具)?[^\d。；]{{0,6}}{_N}次",
+    "turns": rf"\b(\d{{1,6}}) (?:turns|messages)\b|{_N}(?:轮|条消息)",
 }
 
 Text = tuple[str, str, str]  # file, field, text
@@ -90,7 +91,7 @@ def _reference_findings(harness: Harness) -> Iterator[Finding]:
             if name not in names:
                 finding = warning if re.search(r"[\s()/]", name) else error
                 yield finding("dead-reference", file, field, f"`{name}`", allowed)
-        for target in re.findall(r"\]\((?![a-z]+:|#)([^)\s]+)\)", text):
+        for target in re.findall(r"\]\((?![a-z]+:|#)([^)\s]{1,300})\)", text):
             yield warning(
                 "dead-reference", file, field, f"a link to {target}", "all text here: an agent opens no files"
             )

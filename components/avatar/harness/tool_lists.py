@@ -57,7 +57,7 @@ def read_tool_lists(paths: Sequence[Path], faults: list[Fault]) -> ToolLists:
     lists = ToolLists()
     unfinished: Fault | None = None  # a page that says that another one follows
     for path in paths:
-        for where, document in _documents(path, faults):
+        for where, document in _documents(path, lists, faults):
             if isinstance(document, list):
                 _read_entries(document, path, where, lists, faults)
                 continue
@@ -96,25 +96,38 @@ def mcp_list(harness: Harness) -> dict[str, Any]:
     return {"tools": tools}
 
 
-def _documents(path: Path, faults: list[Fault]) -> Iterator[tuple[str, Any]]:
-    """(where, document): a response, a request body or an array of tools."""
+def _documents(path: Path, lists: ToolLists, faults: list[Fault]) -> Iterator[tuple[str, Any]]:
+    """(where, document): a response, a request body or an array of tools. A `.jsonl` may be the log of a whole session
+    with a server: its other messages are passed over.
+    """
     text = read_text(path, faults)
     if text is None:
         return
-    lines = text.splitlines() if path.suffix == ".jsonl" else []
-    texts = [(number, line) for number, line in enumerate(lines, 1) if line.strip()] or [(None, text)]
-    for number, part in texts:
+    lines = text.split("\n") if path.suffix == ".jsonl" else []
+    passed = 0
+    for number, part in [(n, line) for n, line in enumerate(lines, 1) if line.strip()] or [(None, text)]:
         before = len(faults)
         value = parse_json(part, path, faults, number)
         if len(faults) > before:
             continue
         where = "" if number is None else f"line {number}"
-        if isinstance(value, list) and value and all(map(_is_page, value)):
+        if number is not None and _is_other_message(value):
+            passed += 1
+        elif isinstance(value, list) and value and all(map(_is_page, value)):
             yield from ((_join(where, str(index)), page) for index, page in enumerate(value))
         elif isinstance(value, dict | list):
             yield where, value
         else:
             faults.append(Fault(str(path), where or "file", kind_of(value), ALLOWED))
+    if passed:
+        lists.notes.append(f"passed over in {path}: {passed} messages that list no tools")
+
+
+def _is_other_message(value: Any) -> bool:
+    """A JSON-RPC request, notification, or the result of another request (an error may be that of tools/list)."""
+    if not isinstance(value, dict) or "jsonrpc" not in value or "error" in value:
+        return False
+    return "method" in value or (isinstance(value.get("result"), dict) and "tools" not in value["result"])
 
 
 def _is_page(value: Any) -> bool:

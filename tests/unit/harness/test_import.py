@@ -161,15 +161,23 @@ def test_any_list_survives_the_round_trip(
     lint(result.harness)
 
 
-def test_pages_in_several_files_and_in_jsonl(tmp_path: Path) -> None:
+def test_pages_in_several_files_and_in_the_log_of_a_session(tmp_path: Path) -> None:
     first = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [PRICE], "nextCursor": "p2"}}
-    second = {"jsonrpc": "2.0", "id": 2, "result": {"tools": [PING, PRICE]}}
-    lines = write(tmp_path / "log.jsonl", f"{json.dumps(first)}\n\n{json.dumps(second)}\n")
-    result = imported(tmp_path, lines)
+    request = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"cursor": "p2"}}
+    second = {"jsonrpc": "2.0", "id": 2, "result": {"tools": [PING | {"description": "one\u2028line"}, PRICE]}}
+    hello = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-11-25"}}
+    messages = [json.dumps(message, ensure_ascii=False) for message in (hello, first, request, second)]
+    result = imported(tmp_path, write(tmp_path / "log.jsonl", "\n\n".join(messages)))
     assert [tool.name for tool in result.harness.tools] == ["get_product_price", "srv/ping.v2"]
-    assert any("'get_product_price' is defined twice in the same words" in note for note in result.notes)
+    assert [note.replace(f"{tmp_path}/", "") for note in result.notes] == [
+        "'get_product_price' is defined twice in the same words "
+        "(log.jsonl: line 3.result.tools.0; log.jsonl: line 7.result.tools.1): kept once",
+        "passed over in log.jsonl: 2 messages that list no tools",
+    ]
     shutil.rmtree(tmp_path / "out")
     assert imported(tmp_path, first, second).harness == result.harness
+    shutil.rmtree(tmp_path / "out")
+    assert faults_of(tmp_path, hello)[0].startswith("0.json: result: found keys ['protocolVersion']; allowed: an MCP")
 
 
 def test_what_has_no_place_is_said(tmp_path: Path) -> None:

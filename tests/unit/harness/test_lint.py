@@ -384,6 +384,11 @@ CASES: list[tuple[Edit, str]] = [
         "; allowed: the same number in both",
     ),
     (
+        with_rule("每轮最多调用3次。"),
+        "error [limits-contradict] harness.yaml: prompt.rules: found '调用3次', but limits.tool_calls is 4"
+        "; allowed: the same number in both",
+    ),
+    (
         with_rule("回复不超过40个字。"),
         "error [limits-contradict] harness.yaml: prompt.rules: found '40个字', but limits.reply_words is 30"
         "; allowed: the same number in both",
@@ -515,6 +520,13 @@ def test_a_prompt_over_the_budget_is_reported_with_its_count(harness: Harness) -
 )
 def test_what_only_looks_like_a_fault_is_left_alone(harness: Harness, edit: Edit) -> None:
     assert {finding.code for finding in lint(edit(harness))} <= {"argument-unbound"}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["](", "9", "9 words ", "`a_", "never ", "never say ", "没", "a.b", "\u202e"])
+def test_a_long_hostile_text_costs_no_more_than_its_length(harness: Harness, text: str) -> None:
+    """No pattern backtracks over the whole text, no number is too long for an integer."""
+    lint(with_skill(0, body=text * (60_000 // len(text)))(harness))
 
 
 def test_errors_come_first(harness: Harness) -> None:
