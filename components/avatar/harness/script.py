@@ -5,6 +5,8 @@ beside it. For a text without Chinese characters everything below is what `\\w` 
 """
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 HAN = "\u3400-\u9fff"  # for use in a character class: the Chinese characters of everyday text
 _LETTER = rf"[^\W{HAN}]"  # a letter or digit of a script that divides words by blanks
@@ -27,6 +29,14 @@ def whole(text: str, pattern: str | None = None, *, signs: bool = False) -> str:
     return before + (re.escape(text) if pattern is None else pattern) + after
 
 
+def whole_words(texts: Sequence[str]) -> re.Pattern[str]:
+    """Any of `texts` as a whole, signs at their edges included; the first that fits wins. Nothing, if there are none."""
+    bounded = [text for text in texts if not has_han(text[:1] + text[-1:])]
+    parts = [rf"(?<!{_LETTER})(?:{'|'.join(map(re.escape, bounded))})(?!{_LETTER})"] if bounded else []
+    parts += [whole(text, signs=True) for text in texts if text not in bounded]
+    return re.compile("|".join(parts) or r"(?!)")
+
+
 def words(text: str) -> list[str]:
     """The words of `text` without signs; each Chinese character is one.
 
@@ -36,7 +46,8 @@ def words(text: str) -> list[str]:
     return _WORDS.findall(text)
 
 
-def search_terms(text: str) -> set[str]:
+@lru_cache(maxsize=4096)
+def search_terms(text: str) -> frozenset[str]:
     """What a search compares: words between blanks, and of Chinese text every two characters that stand together (a
     single one by itself), the usual index of text without blanks.
     """
@@ -48,7 +59,7 @@ def search_terms(text: str) -> set[str]:
         for run in _HAN_RUN.findall(word):
             terms.update([run] if len(run) == 1 else (run[n : n + 2] for n in range(len(run) - 1)))
         terms.update(_HAN_RUN.sub(" ", word).split())
-    return terms
+    return frozenset(terms)
 
 
 def _bounded(character: str, signs: bool) -> bool:

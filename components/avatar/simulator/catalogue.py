@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from components.avatar.errors import Fault, InputError
 from components.avatar.harness.schema import Frozen, content_digest
-from components.avatar.harness.script import whole
+from components.avatar.harness.script import whole_words
 from components.avatar.harness.strict import parse_json, read_text, validate
 
 STREAM_START = "20:00"  # our choice: the evening peak of live shopping
@@ -120,7 +120,7 @@ class Catalogue(Frozen):
         words = {title for title in titles if re.search(rf"\d|{_HAN_NUMERAL}|\b(?:{'|'.join(NUMBER_WORDS)})\b", title)}
         words |= self.coupon_codes
         ordered = sorted(words, key=len, reverse=True)
-        return re.compile("|".join(whole(word, signs=True) for word in ordered) or r"(?!)")
+        return whole_words(ordered)
 
     @cached_property
     def coupon_codes(self) -> frozenset[str]:

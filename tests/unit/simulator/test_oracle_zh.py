@@ -1,22 +1,29 @@
 """The oracle in Chinese: every family, every rule that it can be told, and the shipped tea merchant in any variant."""
 
+import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
-from components.avatar.harness.augment import augment
+from components.avatar.agent.parser import ParsedCall, call_text, parse
+from components.avatar.errors import InputError
+from components.avatar.harness.augment import augment, descriptions, names
+from components.avatar.harness.files import load_harness
+from components.avatar.harness.lint import lint
 from components.avatar.harness.operators import OPERATORS
+from components.avatar.harness.render import system_prompt, tools_of
 from components.avatar.harness.schema import Family, Harness, HookCheck, Limits
 from components.avatar.harness.script import has_han
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.merchant import load_merchant
-from components.avatar.simulator.oracle import solve
+from components.avatar.simulator.oracle import next_action, realise, situation_of, solve
 from components.avatar.simulator.sampling import sample_scenarios
-from components.avatar.simulator.scenario import FaultKind, ToolFault
+from components.avatar.simulator.scenario import FaultKind, Question, ToolFault
 from components.avatar.simulator.session import Session
-from components.avatar.simulator.types import StopReason
+from components.avatar.simulator.types import Reply, StopReason
 from components.avatar.simulator.wording_en import ENGLISH
 from components.avatar.simulator.wording_zh import CHINESE
 from tests.unit.simulator.shop import ask, hook, scenario
@@ -104,9 +111,43 @@ def test_a_short_limit_and_a_persona_can_be_kept() -> None:
         assert session.replies[0].text.startswith("茶友，") and session.replies[0].text.endswith("慢慢喝。")
 
 
+def changed(text: str) -> list[str]:
+    """`text` with each of its numbers made another one in turn."""
+    return [
+        f"{text[: match.start()]}{int(match[0]) + 1}{text[match.end() :]}"
+        for match in re.finditer(r"(?<![.\d:])\d+", text)
+    ]
+
+
+def judged(question: Question, text: str) -> Reply:
+    session = Session(zh_harness(hooks=()), CATALOGUE, scenario(question))
+    session.begin()
+    while (realised := realise(session, next_action(session)))[0] == "call":
+        session.call(realised[1], realised[2])
+    session.reply(text)
+    return session.replies[0]
+
+
+@pytest.mark.parametrize("question", list(every_question()), ids=lambda q: f"{q.family}-{q.link_id}")
+def test_every_wording_is_right_and_with_another_number_wrong(question: Question) -> None:
+    session = Session(zh_harness(), CATALOGUE, scenario(question))
+    session.begin()
+    while (realised := realise(session, next_action(session)))[0] == "call":
+        session.call(realised[1], realised[2])
+    situation, values = situation_of(session)
+    for wording in CHINESE.sentences[situation]:
+        text = wording.format_map(CHINESE.blanks(values))
+        assert judged(question, text).accuracy == 1, text
+        if question.family in (Family.ON_AIR, Family.SEARCH):
+            continue  # in any language the title alone answers them
+        for wrong in changed(text):
+            assert judged(question, wrong).accuracy == 0, wrong
+
+
 # The tea merchant.
 
-TEA = load_merchant(Path(__file__).parents[3] / "infra/harnesses/yunwu-tea")
+FOLDER = Path(__file__).parents[3] / "infra/harnesses/yunwu-tea"
+TEA = load_merchant(FOLDER)
 POOL = [
     chosen
     for split in ("train", "test")
@@ -140,3 +181,47 @@ def test_solves_under_every_operator(operator: str) -> None:
         variant = augment(TEA.harness, rng, bank=word_bank("train"), strength=1.0, operators=[operator])
         assert variant.harness.language == "zh"
         played_in(variant.harness, rng, 4)
+
+
+@pytest.mark.parametrize("operator", [name for name, operator in OPERATORS.items() if operator.worded])
+def test_english_word_banks_leave_a_chinese_harness_alone(operator: str) -> None:
+    for seed in range(5):
+        variant = augment(TEA.harness, random.Random(seed), bank=word_bank("train"), strength=1.0, operators=[operator])
+        assert variant.harness == TEA.harness and variant.operators == ()
+
+
+def test_a_variant_has_new_names_and_no_english_text() -> None:
+    for seed in range(20):
+        new = augment(TEA.harness, random.Random(seed), bank=word_bank("heldout"), strength=1.0).harness
+        assert descriptions(new) <= descriptions(TEA.harness)
+        assert all(name.isascii() for name in names(new))
+        assert not [finding for finding in lint(new) if finding.severity == "error"]
+
+
+def test_lint_render_and_parse() -> None:
+    """The harness is sound, is shown whole, and every call of the oracle is read back as it was written."""
+    assert lint(TEA.harness) == []
+    shown = system_prompt(TEA.harness) + json.dumps(tools_of(TEA.harness), ensure_ascii=False)
+    assert all(name in shown for name in names(TEA.harness) | descriptions(TEA.harness))
+    for chosen in POOL[:60]:
+        session = Session(TEA.harness, TEA.catalogue, chosen)
+        session.begin()
+        while session.stop is None:
+            realised = realise(session, next_action(session))
+            if realised[0] == "reply":
+                session.reply(realised[1])
+                continue
+            assert parse(call_text(realised[1], realised[2])) == ParsedCall(realised[1], realised[2])
+            session.call(realised[1], realised[2])
+
+
+def test_a_language_that_nobody_speaks_is_named(tmp_path: Path) -> None:
+    for path in FOLDER.iterdir():
+        if path.is_file():
+            text = path.read_text(encoding="utf-8").replace("language: zh", "language: fr")
+            (tmp_path / path.name).write_text(text, encoding="utf-8")
+    for load in (load_harness, load_merchant):
+        with pytest.raises(InputError) as caught:
+            load(tmp_path)
+        fault = next(fault for fault in caught.value.faults if fault.field == "language")
+        assert fault.found == "'fr'" and "'en'" in fault.allowed and "'zh'" in fault.allowed
