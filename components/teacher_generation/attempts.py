@@ -5,13 +5,20 @@ was killed goes on without paying twice, and so does a run whose verifiers have 
 """
 
 import threading
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
 from components.avatar.agent.understand import AgentTurn
 from components.avatar.errors import InputError, file_fault
 from components.avatar.harness.schema import Frozen
+
+if TYPE_CHECKING:
+    from components.integrations.objects import Objects
+
+MIRROR_EVERY_S = 30.0
 
 
 class Tokens(Frozen):
@@ -55,28 +62,42 @@ class Attempt(Frozen):
 
 
 class Ledger:
-    """The file of attempts; safe to share between threads. Raises InputError when it cannot be read or written."""
+    """The file of attempts; safe to share between threads.
 
-    def __init__(self, path: Path) -> None:
+    A cluster's pod loses its disk with its life. `mirror` keeps a copy elsewhere, in numbered parts of at most
+    `MIRROR_EVERY_S` seconds each; a new pod starts from them.
+
+    Raises InputError when the file cannot be read or written, SystemFault when the mirror fails."""
+
+    def __init__(self, path: Path, mirror: "Objects | None" = None) -> None:
         self.path = path
         self.damaged = 0  # lines that could not be read: the one that a killed run was writing
         self.wasted = Tokens()  # spent on attempts that our own faults ended
         self._rows: dict[str, Attempt] = {}
         self._lock = threading.Lock()
+        self._mirror, self._parts, self._unsaved = mirror, 0, ""
+        self._saved_at = time.monotonic()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+", encoding="utf-8", errors="strict")
+            self._file = path.open("a+", encoding="utf-8")
             self._file.seek(0)
             text = self._file.read()
-            if text and not text.endswith("\n"):
-                self._file.write("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError([file_fault(path, str(error), "a file of attempts, or none yet")]) from error
-        for line in filter(None, text.split("\n")):  # splitlines would also split at signs inside a string
+        missing = "\n" if text and not text.endswith("\n") else ""
+        if mirror is not None:
+            missing += self._stored(mirror)
+        self._file.write(missing)
+        self._file.flush()
+        # Not splitlines, which also splits at signs inside a string. The mirror may repeat lines of the file.
+        for line in dict.fromkeys(filter(None, (text + missing).split("\n"))):
             try:
                 self._take(Attempt.model_validate_json(line))
             except ValidationError:
                 self.damaged += 1
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def get(self, key: str) -> Attempt | None:
         """The attempt that was made under `key` and that counts."""
@@ -88,12 +109,37 @@ class Ledger:
             self._file.write(line)
             self._file.flush()
             self._take(attempt)
+            self._unsaved += line
+            if time.monotonic() - self._saved_at > MIRROR_EVERY_S:
+                self._save()
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._save()
+            self._file.close()
 
     def _take(self, attempt: Attempt) -> None:
         if attempt.error is None:
             self._rows[attempt.key] = attempt
         else:
             self.wasted += attempt.tokens
+
+    def _stored(self, mirror: "Objects") -> str:
+        """What the mirror holds."""
+        parts: list[str] = []
+        while True:
+            try:
+                parts.append(mirror.read(_part(len(parts))).decode())
+            except KeyError:
+                self._parts = len(parts)
+                return "".join(parts)
+
+    def _save(self) -> None:
+        if self._mirror is not None and self._unsaved:
+            self._mirror.write(_part(self._parts), self._unsaved.encode())
+            self._parts += 1
+        self._unsaved, self._saved_at = "", time.monotonic()
+
+
+def _part(number: int) -> str:
+    return f"{number:06}.jsonl"

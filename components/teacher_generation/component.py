@@ -27,7 +27,7 @@ def teacher_generation(
     from pathlib import Path
 
     from components.integrations.task import run_task
-    from components.teacher_generation.run import run
+    from components.teacher_generation.run import attempts_place, run
     from components.teacher_generation.settings import Settings
 
     run_task(
@@ -39,6 +39,6 @@ def teacher_generation(
         seed=seed,
         inputs=lambda where: {
             "merchant": Path(gate.path) / "merchant",
-            "attempts": str(Path(where.run_dir) / "teacher_attempts.jsonl") if where.run_dir else "",
+            "attempts": attempts_place(where.run_dir, where.storage_uri, where.parent_run),
         },
     )

@@ -10,8 +10,9 @@ the finally correct behaviour is kept; a few episodes keep the whole retry, so t
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from components.avatar.agent.examples import write_rows
 from components.avatar.agent.plans import Plan, play
@@ -39,8 +40,8 @@ def run(
     """Write `output/trajectories.jsonl` (accepted trajectories) and `output/acceptance.json` (tried and accepted by
     family, reasons; of an endpoint also tokens, cost, votes).
 
-    `attempts` is the file of what an endpoint was paid for, default `output/attempts.jsonl`: with the same file, a run
-    that was stopped goes on.
+    `attempts` is the file of what an endpoint was paid for, default `output/attempts.jsonl`, or an `s3://` prefix that
+    it is copied to: with the same one, a run that was stopped goes on.
 
     Raises InputError for a bad merchant folder, and where an endpoint refuses key, address or model; SystemFault when
     fewer than `min_accepted` of the episodes are accepted, and when an endpoint fails for good.
@@ -50,13 +51,8 @@ def run(
     if settings.teacher == "oracle":
         solved, report, metrics = _ask_oracle(world, scenarios, settings, seed, progress), {}, {}
     else:
-        from components.teacher_generation.endpoint import Teaching  # the oracle needs neither httpx nor transformers
-
-        ledger = Ledger(Path(attempts) if attempts else output / "attempts.jsonl")
-        solved = Teaching(world, settings, seed, ledger).solve(scenarios, progress)
-        report = endpoint_report(solved, ledger.wasted, settings)
+        solved, report = _ask_endpoint(world, scenarios, settings, seed, progress, attempts, output)
         metrics = endpoint_metrics(report)
-        solved = [one for one in solved if one.fault is None]
     report = {"teacher": settings.teacher, **acceptance(solved), **report}
     write_json(output / "acceptance.json", report)
     kept = [one.trajectory for one in solved if one.trajectory is not None]
@@ -77,6 +73,38 @@ def run(
         },
         **metrics,
     }
+
+
+def attempts_place(run_dir: str, storage_uri: str, pipeline_run: str | None) -> str:
+    """Where a retried or resumed task finds its attempts: its own output is gone by then. "" where nothing outlives the
+    task."""
+    if run_dir:
+        return str(Path(run_dir) / "teacher_attempts.jsonl")
+    return f"{storage_uri}/teacher-attempts/{pipeline_run}" if storage_uri and pipeline_run else ""
+
+
+def _ask_endpoint(
+    world: Merchant,
+    scenarios: Sequence[Scenario],
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+    attempts: str,
+    output: Path,
+) -> tuple[list[Solved], dict[str, Any]]:
+    """(scenarios that were tried, what acceptance.json says of the endpoint)."""
+    # Here, because the oracle needs neither boto3 nor httpx and transformers.
+    from components.integrations.objects import open_objects
+    from components.teacher_generation.endpoint import Teaching
+
+    kept_elsewhere = attempts.startswith("s3://")
+    path = Path(attempts) if attempts and not kept_elsewhere else output / "attempts.jsonl"
+    with closing(Ledger(path, open_objects(attempts) if kept_elsewhere else None)) as ledger:
+        if len(ledger) or ledger.damaged:
+            progress.note(f"{len(ledger)} attempts of an earlier run in {attempts or path}", damaged=ledger.damaged)
+        solved = Teaching(world, settings, seed, ledger).solve(scenarios, progress)
+        report = endpoint_report(solved, ledger.wasted, settings)
+    return [one for one in solved if one.fault is None], report
 
 
 def draw_scenarios(world: Merchant, settings: Settings, seed: int) -> list[Scenario]:

@@ -11,12 +11,14 @@ from collections import Counter
 import pytest
 
 from components.avatar.agent.examples import Example, Trajectory, read_rows, write_rows
+from components.avatar.agent.understand import AgentTurn
 from components.avatar.errors import InputError, SystemFault
 from components.avatar.harness.schema import Family, HookCheck
 from components.harness_augmentation.run import run as run_augmentation
 from components.harness_augmentation.settings import Settings as AugmentationSettings
+from components.integrations.objects import FolderObjects
 from components.teacher_generation import run as step
-from components.teacher_generation.attempts import Attempt, Ledger
+from components.teacher_generation.attempts import Attempt, Ledger, Tokens
 from components.teacher_generation.endpoint import Teaching
 from components.teacher_generation.settings import Settings
 from tests.unit.data_steps.conftest import MERCHANT, ROOT
@@ -394,6 +396,49 @@ def test_judges_vote_by_majority_and_their_agreement_is_reported(endpoint, teach
     opinions["judge-a"] = opinions["judge-b"] = lambda case: '{"accept": false, "why": "no"}'
     with pytest.raises(SystemFault, match=r"judges \(40\)"):
         teach(settings, "refused")
+
+
+def row(key: str, **changes) -> Attempt:
+    return Attempt(
+        key=key, scenario="s", number=0, operators=(), turns=(AgentTurn(kind="reply", text="a\u2028b"),),
+        tokens=Tokens(requests=1, prompt=5), seconds=0.1, **changes,
+    )  # fmt: skip
+
+
+def test_the_ledger_survives_a_torn_line_and_keeps_the_last_row_of_a_key(tmp_path):
+    path = tmp_path / "attempts.jsonl"
+    ledger = Ledger(path)
+    for attempt in (row("a"), row("b", error="down"), row("a", verdict="judges")):
+        ledger.append(attempt)
+    ledger.close()
+    path.write_bytes(path.read_bytes() + b'{"key": "c", "scen')
+    again = Ledger(path)
+    assert len(again) == 1 and again.damaged == 1
+    assert again.get("a").verdict == "judges" and again.get("b") is None and again.get("c") is None
+    assert again.wasted.prompt == 5
+    again.append(row("c"))
+    again.close()
+    assert Ledger(path).get("c") == row("c")
+
+
+def test_a_new_pod_finds_the_attempts_in_the_mirror(tmp_path, monkeypatch):
+    mirror = FolderObjects(tmp_path / "store")
+    first = Ledger(tmp_path / "pod1" / "attempts.jsonl", mirror)
+    first.append(row("a"))
+    assert mirror.size("000000.jsonl") is None
+    monkeypatch.setattr("components.teacher_generation.attempts.MIRROR_EVERY_S", 0.0)
+    first.append(row("b"))  # the pod dies here, without close
+    second = Ledger(tmp_path / "pod2" / "attempts.jsonl", mirror)
+    assert len(second) == 2 and second.get("b") == row("b")
+    second.append(row("c"))
+    second.close()
+    assert len(Ledger(tmp_path / "pod3" / "attempts.jsonl", mirror)) == 3
+
+
+def test_where_attempts_outlive_a_task():
+    assert step.attempts_place("/runs/1", "", "p") == "/runs/1/teacher_attempts.jsonl"
+    assert step.attempts_place("", "s3://bucket/weights", "p") == "s3://bucket/weights/teacher-attempts/p"
+    assert step.attempts_place("", "s3://bucket/weights", None) == step.attempts_place("", "", "p") == ""
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from components.avatar.simulator.sampling import sample_scenarios
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import SemanticAction, StopReason
 from components.teacher_generation import run as step
+from components.teacher_generation.acceptance import REWARDS
 from components.teacher_generation.settings import Settings
 from tests.unit.data_steps.conftest import MERCHANT, TEACHER
 
@@ -29,7 +30,7 @@ def test_replay_of_every_trajectory_earns_full_reward(world, trajectories):
         assert session.stop == StopReason.DONE and session.corrections == 0
         score = session.score()
         assert (score.accuracy, score.effectiveness, score.tool_rationality, score.skill_selection) == (1, 1, 1, 1)
-        assert trajectory.reward == dict.fromkeys(step.REWARDS, 1.0)
+        assert trajectory.reward == dict.fromkeys(REWARDS, 1.0)
 
 
 def test_a_mistake_costs_one_correction_and_is_recovered(world, trajectories):
