@@ -30,7 +30,7 @@ def whole(text: str, pattern: str | None = None, *, signs: bool = False) -> str:
 
 
 def whole_words(texts: Sequence[str]) -> re.Pattern[str]:
-    """Any of `texts` as a whole, signs at their edges included; the first that fits wins. Nothing, if there are none."""
+    """Any of `texts` as a whole, signs at their edges included; the first that fits wins. Without texts: nothing."""
     bounded = [text for text in texts if not has_han(text[:1] + text[-1:])]
     parts = [rf"(?<!{_LETTER})(?:{'|'.join(map(re.escape, bounded))})(?!{_LETTER})"] if bounded else []
     parts += [whole(text, signs=True) for text in texts if text not in bounded]

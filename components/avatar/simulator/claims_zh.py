@@ -120,32 +120,49 @@ _DENIED = re.compile(
 
 _DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 _UNITS = {"十": 10, "百": 100, "千": 1000}
-_HAN_NUMBER = "[零〇一二两三四五六七八九十百千]+"
+_HAN_NUMBER = "[零〇一二两三四五六七八九十][零〇一二两三四五六七八九十百千]*"
 _WORDED = re.compile(
-    rf"(?<![第十百千])({_HAN_NUMBER})(?=\s?(?:{_UNIT}|小时|号(?:链接|商品|宝贝|款|$)|点(?:半|钟|整|前|结束|截止|$)))"
+    rf"(?<![第十百千])({_HAN_NUMBER})"
+    rf"(?=\s?[多来]?(?:{_UNIT}|小时|号(?:链接|商品|宝贝|款|$)|点(?:半|钟|整|前|结束|截止|$)))"
 )
+_BARE = re.compile(rf"(?<!第)([一二两三四五六七八九][百千](?:{_HAN_NUMBER})?)")  # "一百二" is a number without a unit
+_CUED = re.compile(rf"(剩下?|库存|只要|到手|券后|减|省|付)([一二两三四五六七八九十]{_HAN_NUMBER})")
 _COUNTED = re.compile(r"(?:[剩有存仅共要需约到退修保余]|只要|大概|不到)$")  # before "一件": a number, not "a"
+_LASTS = re.compile(
+    r"\s?(?:天|个?工作日|个月)(?:之?内|以内|左右|就|能|可|送|到|达|收|退|无理由|质保|保修)"
+)  # after "一"
 _OFF = re.compile(r"(?<![\d.])(\d(?:\.\d)?|\d{2})\s?折")
 _BLOCK = re.compile(rf"(\d+)块(\d{{1,2}})(?!\d|[.:点号]|\s?(?:{_UNIT}))")
+_NEXT_DAY = re.compile(r"(次日|隔[天日]|明[天日]|后天)(?=[就能可以]*(?:送?[到达]|收))")
+_HALVES = (("半年", "6个月"), ("半个月", "15天"), ("对折", "50%"), ("半价", "50%"))
 
 
 def _digits(text: str) -> str:
-    """Numbers in Chinese characters as digits before a unit ("三天", "一百二十元"), a discount as a percentage ("9折"
-    is 10% off), "129块9" as 129.9元.
+    """Numbers in Chinese characters as digits ("三天", "一百二"), a discount as a percentage ("9折" is 10% off),
+    "129块9" as 129.9元, the next day as one day.
     """
-    text = _WORDED.sub(lambda match: _number(match, text), text)
+    for half, same in _HALVES:
+        text = text.replace(half, same)
+    text = _NEXT_DAY.sub(lambda match: "2天" if match[1] == "后天" else "1天", text)
+    text = _WORDED.sub(lambda match: _number(match[1], text[: match.start()], text[match.end() :]), text)
+    text = _BARE.sub(lambda match: _read(match[1]), text)
+    text = _CUED.sub(lambda match: match[1] + _read(match[2]), text)
     text = _OFF.sub(lambda match: f"{_percent_off(match[1])}%", text)
     return _BLOCK.sub(r"\1.\2元", text)
 
 
-def _number(match: re.Match[str], text: str) -> str:
-    word = match[1]
-    following = text[match.end() : match.end() + 1]
-    if word == "一" and following not in "年周折" and not _COUNTED.search(text[: match.start()]):
+def _number(word: str, before: str, after: str) -> str:
+    if word == "一" and after[:1] not in "年周折" and not _COUNTED.search(before) and not _LASTS.match(after):
         return word  # "一件" is "a piece", "一块" may be "together"
+    if len(word) == 2 and all(char in _DIGITS for char in word) and after[:1] != "折":
+        return "-".join(map(_read, word))  # "两三天" is two to three days
+    return _read(word)
+
+
+def _read(word: str) -> str:
+    """The digits of a number in Chinese characters, said ("一百二" is 120) or spelt ("八五")."""
     if all(char in _DIGITS for char in word):
-        together = len(word) == 2 and following != "折"  # "两三天" is two to three days
-        return ("-" if together else "").join(str(_DIGITS[char]) for char in word)
+        return "".join(str(_DIGITS[char]) for char in word)
     total, digit, unit = 0, None, 1
     for char in word:
         if char in _UNITS:
@@ -154,7 +171,7 @@ def _number(match: re.Match[str], text: str) -> str:
         else:
             digit = _DIGITS[char]
             unit = 1 if digit == 0 else unit
-    short = unit // 10 if unit >= 100 else 1  # "一百二" is 120
+    short = unit // 10 if unit >= 100 else 1
     return str(total + (digit or 0) * short)
 
 

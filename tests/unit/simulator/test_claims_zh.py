@@ -66,6 +66,10 @@ def test_price_forms(text: str, catalogue: Catalogue) -> None:
         ("二十块", "20"),
         ("129块9", "129.9"),
         ("129块90", "129.9"),
+        ("只要一百二", "120"),
+        ("到手十九", "19"),
+        ("两千零五", "2005"),
+        ("两百多块", "200"),
     ],
 )
 def test_numbers_in_words(text: str, value: str, catalogue: Catalogue) -> None:
@@ -110,6 +114,14 @@ def test_a_full_width_comma_is_no_thousands_separator(text: str, catalogue: Cata
         ("收到货后七天内可以退", {K.RETURN_DAYS: 7}),
         ("退货期是两周", {K.RETURN_DAYS: 14}),
         ("三个工作日内送达", {K.SHIPPING_DAYS: 3}),
+        ("一天就到北京", {K.SHIPPING_DAYS: 1}),
+        ("次日达", {K.SHIPPING_DAYS: 1}),
+        ("后天就能到", {K.SHIPPING_DAYS: 2}),
+        ("半个月内可退", {K.RETURN_DAYS: 15}),
+        ("半年质保", {K.WARRANTY_MONTHS: 6}),
+        ("满一百减二十", {K.COUPON_MINIMUM: 100, K.COUPON_VALUE: 20}),
+        ("打对折", {K.COUPON_PERCENT: 50}),
+        ("今天半价", {K.COUPON_PERCENT: 50}),
         ("保修1年", {K.WARRANTY_MONTHS: 12}),
         ("质保十二个月", {K.WARRANTY_MONTHS: 12}),
     ],
@@ -146,6 +158,10 @@ def test_times_of_day(text: str, clock: str, catalogue: Catalogue) -> None:
         "欢迎常来",
         "三年陈白牡丹很好喝",
         "十分感谢",
+        "忙了一天辛苦了",
+        "明天再来",
+        "千万别错过",
+        "百年老店",
     ],
 )
 def test_what_is_no_number(text: str, catalogue: Catalogue) -> None:
@@ -271,6 +287,9 @@ def test_statements(text: str, says: set[K], catalogue: Catalogue) -> None:
         (F.SHIPPING, "到哈尔滨六天", []),
         (F.SHIPPING, "两三天就到北京", ["2"]),
         (F.SHIPPING, "一周到北京", ["1周"]),
+        (F.SHIPPING, "明天就到北京", ["1天"]),
+        (F.STOCK, "35件，只要一百二", ["120"]),
+        (F.STOCK, "35件，今天半价", ["50%"]),
         (F.RETURN_POLICY, "7天内可以退", []),
         (F.RETURN_POLICY, "3天内可以退", ["3天"]),  # days, but of shipping
         (F.RETURN_POLICY, "不支持退货", ["no_returns"]),
