@@ -325,6 +325,8 @@ class Session:
             values.update(truth(FactKind.ATTRIBUTE, (context.link, context.attribute)))
         if context.family == Family.VARIANT:
             values.update(truth(FactKind.VARIANT, context.link))
+            if isinstance(asked := context.question.slots.get("variant"), str):
+                values.add(asked.lower())  # also where it is sold out
         return extract(text, context.family, self.catalogue, frozenset(values), self.harness.language)
 
     def _reply_passes(self, hook: Hook, form: hooks.Form, claims: Claims) -> bool:

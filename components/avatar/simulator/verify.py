@@ -139,9 +139,13 @@ def _cities(claims: Claims, context: Context) -> set[str]:
 
 
 def _statement_holds(kind: FactKind, subjects: Iterable[Any], claims: Claims, context: Context, lookup: Lookup) -> bool:
-    if kind == K.IN_STOCK and isinstance(context.question.slots.get("variant"), str):
-        variant = (context.link, context.question.slots["variant"].lower())
-        return any(stock > 0 for stock in lookup(K.STOCK, variant) or lookup(K.STOCK, context.link))
+    asked = context.question.slots.get("variant")
+    if kind in (K.IN_STOCK, K.SOLD_OUT) and isinstance(asked, str):
+        stocks = lookup(K.STOCK, (context.link, asked.lower()))
+        if kind == K.IN_STOCK:
+            return any(stock > 0 for stock in stocks or lookup(K.STOCK, context.link))
+        if stocks:
+            return any(stock == 0 for stock in stocks)
     return any(lookup(kind, subject) for subject in subjects)
 
 

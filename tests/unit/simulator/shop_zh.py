@@ -41,7 +41,11 @@ ZH_PRODUCTS = [
         "50.00",
         coupons=[{"code": "BAIMUDAN", "kind": "percent", "value": "10"}],
         attributes={"香型": "兰花香", "产地": "福鼎"},
-        variants=[{"name": "规格", "value": "罐", "stock": 0}, {"name": "规格", "value": "大铁罐", "stock": 9}],
+        variants=[
+            {"name": "规格", "value": "罐", "stock": 0},
+            {"name": "规格", "value": "大铁罐", "stock": 9},
+            {"name": "规格", "value": "100克", "stock": 0},
+        ],
     ),
     _product(9, "茉莉花茶", "19.90", stock=0, return_days=30, attributes={"香型": "茉莉香"}),
 ]

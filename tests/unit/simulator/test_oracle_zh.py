@@ -72,6 +72,14 @@ def test_attributes_of_the_shop(attribute: str) -> None:
         assert_solved(solve(zh_harness(), CATALOGUE, scenario(question)))
 
 
+@pytest.mark.parametrize(("link", "variant"), [(3, "小罐"), (8, "大铁罐"), (8, "罐"), (8, "100克")])
+def test_one_variant(link: int, variant: str) -> None:
+    """Sold out or not, and with digits in its name, which state nothing."""
+    for seed in range(6):
+        question = ask(Family.VARIANT, link, f"{link}号{variant}还有吗", variant=variant)
+        assert_solved(solve(zh_harness(), CATALOGUE, scenario(question, seed=seed)))
+
+
 @pytest.mark.parametrize("on_air", [None, 3])
 def test_what_is_on_air(on_air: int | None) -> None:
     for seed in range(6):
