@@ -19,7 +19,7 @@ from components.avatar.simulator.stream import changes_until
 from components.avatar.simulator.types import StopReason
 
 HARNESSES = Path(__file__).parents[3] / "infra/harnesses"
-NAMES = ("lumi-beauty", "peak-sport", "ohm-house")
+NAMES = ("lumi-beauty", "peak-sport", "ohm-house", "yunwu-tea")
 SPLITS: tuple[Split, ...] = ("train", "test")
 ASKED = [family for family in Family if family != Family.OUTAGE]  # an outage is made of any other family's question
 
