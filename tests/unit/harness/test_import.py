@@ -141,7 +141,7 @@ LISTS = st.lists(
     st.fixed_dictionaries({"name": NAMES, "description": st.text(max_size=40), "inputSchema": PARAMETERS}),
     min_size=1,
     max_size=4,
-    unique_by=lambda tool: tool["name"],
+    unique_by=lambda tool: str(tool["name"]),
 )
 
 
