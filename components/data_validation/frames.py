@@ -44,7 +44,7 @@ def trajectory_frame(trajectories: Sequence[Trajectory], pool: Pool) -> pd.DataF
                 for question in t.scenario.questions
             ),
             "source": t.source,
-            "retry": t.mistake is not None,
+            "retry": int(t.mistake is not None),
             **{
                 name: t.reward.get(name)
                 for name in ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
@@ -87,6 +87,7 @@ def example_frame(
                 "id": example.id,
                 "scenario": example.scenario.id,
                 "content": example.content,
+                "harness": example.harness_digest,
                 "augmented": int(example.harness_digest != own.digest),
                 "tokens": len(ids),
                 "trained_tokens": sum(mask),
@@ -94,8 +95,36 @@ def example_frame(
                 "script_share": script_share(" ".join([example.first_message, *transcript]), own.language),
             }
         )
-    columns = ["id", "scenario", "content", "augmented", "tokens", "trained_tokens", "verdict", "script_share"]
+    columns = [
+        "id",
+        "scenario",
+        "content",
+        "harness",
+        "augmented",
+        "tokens",
+        "trained_tokens",
+        "verdict",
+        "script_share",
+    ]
     return pd.DataFrame(rows, columns=pd.Index(columns))
+
+
+def family_frame(examples: Sequence[Example], families: Iterable[Family], own: Harness) -> pd.DataFrame:
+    """One row a family: n questions of the examples, their share, and how many are asked under a changed harness."""
+    asked = [
+        (question.family, example.harness_digest != own.digest)
+        for example in examples
+        for question in example.scenario.questions
+        if question.family is not None
+    ]
+    counts, changed = Counter(family for family, _ in asked), Counter(family for family, other in asked if other)
+    return pd.DataFrame(
+        [
+            {"id": str(name), "n": counts[name], "share": counts[name] / max(1, len(asked)), "augmented": changed[name]}
+            for name in sorted({*families, *counts})
+        ],
+        columns=pd.Index(["id", "n", "share", "augmented"]),
+    )
 
 
 def axis_frame(examples: Sequence[Example]) -> pd.DataFrame:

@@ -26,25 +26,44 @@ SHOWN = 5  # rows named in a failure
 
 
 @dataclass(frozen=True)
-class Failure:
-    """One expectation that the data broke. `name` is suite.check; `why` says what was expected and what was found."""
+class Check:
+    """One evaluated expectation: what it demands and what was found, both for a person."""
 
-    name: str
+    suite: str
+    check: str
     severity: Literal["critical", "warning", "info"]
-    why: str
+    demand: str
+    found: str
+    passed: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.suite}.{self.check}"
+
+    @property
+    def why(self) -> str:
+        return f"{self.demand}; found {self.found}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`expectations` evaluated over all `suites`, and those that failed, critical ones first."""
+    """Everything that was evaluated, suite by suite."""
 
-    expectations: int
-    suites: tuple[str, ...]
-    failures: tuple[Failure, ...]
+    checks: tuple[Check, ...]
 
     @property
-    def critical(self) -> tuple[Failure, ...]:
-        return tuple(failure for failure in self.failures if failure.severity == "critical")
+    def expectations(self) -> int:
+        return len(self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """What the data broke, critical ones first."""
+        broken = [check for check in self.checks if not check.passed]
+        return tuple(sorted(broken, key=lambda check: (check.severity != "critical", check.name)))
+
+    @property
+    def critical(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.failures if check.severity == "critical")
 
 
 def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], project: Path, docs: Path) -> Outcome:
@@ -60,7 +79,7 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
     with redirect_stdout(io.StringIO()):
         context = _context(project, docs)
     source = context.data_sources.add_or_update_pandas("training_data")
-    count, failures = 0, []
+    checks: list[Check] = []
     for name, (frame, expectations) in tables.items():
         batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("all")
         suite = context.suites.add_or_update(gx.ExpectationSuite(name=name, expectations=expectations))
@@ -73,13 +92,8 @@ def validate(tables: Mapping[str, tuple[pd.DataFrame, list[Expectation]]], proje
             result_format={"result_format": "SUMMARY", "unexpected_index_column_names": ["id"]},
         )
         result = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": frame})
-        for run in result.run_results.values():
-            for row in run.results:
-                count += 1
-                if not row.success:
-                    failures.append(_failure(name, row))
-    failures.sort(key=lambda failure: (failure.severity != "critical", failure.name))
-    return Outcome(count, tuple(tables), tuple(failures))
+        checks += [_check(name, row) for run in result.run_results.values() for row in run.results]
+    return Outcome(tuple(checks))
 
 
 def build_docs(project: Path) -> None:
@@ -107,12 +121,12 @@ def _context(project: Path, docs: Path) -> Any:
     return context
 
 
-def _failure(suite: str, row: Any) -> Failure:
+def _check(suite: str, row: Any) -> Check:
     config = row.expectation_config
     severity = str(config.severity.value if hasattr(config.severity, "value") else config.severity)
     raised = [info["exception_message"] for info in _exceptions(row.exception_info) if info.get("raised_exception")]
     found = f"could not be evaluated: {raised[0]}" if raised else _found(row.result)
-    return Failure(f"{suite}.{config.meta['name']}", severity, f"{config.notes}; found {found}")  # type: ignore[arg-type]
+    return Check(suite, config.meta["name"], severity, str(config.notes), found, bool(row.success))  # type: ignore[arg-type]
 
 
 def _exceptions(info: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -132,4 +146,6 @@ def _found(result: dict[str, Any]) -> str:
     if result.get("unexpected_list"):
         return ", ".join(map(str, result["unexpected_list"][:5]))
     observed = result.get("observed_value")
+    if observed is None:
+        return f"{result.get('element_count', 0)} rows, none against it"
     return f"{observed:.4g}" if isinstance(observed, float) else str(observed)

@@ -13,12 +13,14 @@ from great_expectations.expectations.expectation import Expectation
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, Trajectory, read_rows, to_ids, training_tokens
 from components.avatar.agent.surfaces import Surfaces, surfaces_of
+from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
 from components.avatar.harness.schema import Family, Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames, suites
 from components.data_validation.docs import make_offline
 from components.data_validation.gate import Outcome, build_docs, validate
+from components.data_validation.general import constraint_frame, prompt_frame
 from components.data_validation.settings import Settings
 from components.data_validation.verify import verify
 from components.integrations.metrics import Metric, read_json, write_json
@@ -38,8 +40,8 @@ def run(
     seed: int,
     progress: Progress,
 ) -> dict[str, Metric]:
-    """Check trajectories (folder of teacher_generation) and examples (folder of harness_augmentation) with Great
-    Expectations.
+    """Check trajectories (folder of teacher_generation), examples (folder of harness_augmentation) and the general
+    prompts that distillation and evaluation draw with this seed, with Great Expectations.
 
     `base_model` is a transformers folder whose tokenizer counts tokens. Writes `output/validation.json`,
     `output/docs/index.html` (Data Docs) and `output/gx` (the GX project). A failed check is a verdict, not an error.
@@ -56,9 +58,10 @@ def run(
     progress.note(f"{len(rows)} trajectories, {len(arms['hsa'])} examples an arm")
 
     tables = build_tables(rows, arms, listed, own, chat, settings, branches)
+    tables |= prompt_tables(*general_prompts(settings, seed), chat, settings)
     outcome = validate(tables, output, output / "docs")
     build_docs(output)
-    make_offline(output / "docs", outcome)
+    make_offline(output / "docs", outcome, {name: frame for name, (frame, _) in tables.items()})
     verdict = verdict_of(outcome)
     write_json(output / "validation.json", verdict)
     progress.note(f"{'passed' if verdict['passed'] else 'FAILED'}: {verdict['why']}")
@@ -99,12 +102,29 @@ def build_tables(
             table["hsa"],
             suites.examples(settings, rows_of_other_arm=len(table["fixed"])) + suites.augmented(settings),
         ),
-        "axes": (frames.axis_frame(arms["hsa"]), suites.axes()),
+        "families_hsa": (frames.family_frame(arms["hsa"], wanted, own.harness), suites.families(settings)),
+        "axes": (frames.axis_frame(arms["hsa"]), suites.axes(settings)),
         "surfaces": (
             frames.surface_frame(_surfaces(arms["hsa"]), listed, surfaces_of([own.harness])),
             suites.surfaces(),
         ),
         "budget": (frames.budget_frame(tokens), suites.budget(settings)),
+    }
+
+
+def general_prompts(settings: Settings, seed: int) -> tuple[list[GeneralPrompt], list[GeneralPrompt]]:
+    """(training, test) prompts as distillation and evaluation draw them with `seed`."""
+    n = settings.general_prompts
+    return sample_general_prompts(n, seed=seed, split="train"), sample_general_prompts(n, seed=seed, split="test")
+
+
+def prompt_tables(
+    train: list[GeneralPrompt], test: list[GeneralPrompt], chat: Chat, settings: Settings
+) -> dict[str, tuple[pd.DataFrame, list[Expectation]]]:
+    """The tables of the general prompts, with their expectations."""
+    return {
+        "general_prompts": (prompt_frame(train, test, chat), suites.general_prompts(settings)),
+        "constraints": (constraint_frame(train, test), suites.constraints()),
     }
 
 

@@ -4,6 +4,12 @@ reported."""
 from typing import Any
 
 from great_expectations.expectations.core.expect_column_mean_to_be_between import ExpectColumnMeanToBeBetween
+from great_expectations.expectations.core.expect_column_proportion_of_unique_values_to_be_between import (
+    ExpectColumnProportionOfUniqueValuesToBeBetween,
+)
+from great_expectations.expectations.core.expect_column_unique_value_count_to_be_between import (
+    ExpectColumnUniqueValueCountToBeBetween,
+)
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 from great_expectations.expectations.core.expect_column_values_to_be_unique import ExpectColumnValuesToBeUnique
@@ -28,6 +34,7 @@ def trajectories(settings: Settings) -> list[Expectation]:
         _in_set("split", "split", ["train"], "no trajectory of the test split"),
         _between("disjoint", "foreign", 0, 0, "no question and no product of the test split"),
         _between("actions", "actions", 1, None, "no trajectory without an action"),
+        _mean("retries", "retry", None, settings.max_retry_share, "few trajectories with a corrected slip", "warning"),
     ]
 
 
@@ -80,10 +87,17 @@ def augmented(settings: Settings) -> list[Expectation]:
     """For `example_frame` of the hsa arm, beside `examples`."""
     return [
         _unique("duplicates", "content", "no example occurs twice under one harness"),
-        ExpectColumnMeanToBeBetween(
-            column="augmented",
-            min_value=settings.min_augmented_share,
-            **_said("augmented", f"at least {settings.min_augmented_share:.0%} of the rows under a changed harness"),
+        _mean(
+            "augmented",
+            "augmented",
+            settings.min_augmented_share,
+            None,
+            f"at least {settings.min_augmented_share:.0%} of the rows under a changed harness",
+        ),
+        ExpectColumnUniqueValueCountToBeBetween(
+            column="harness",
+            min_value=settings.min_variants,
+            **_said("variants", f"at least {settings.min_variants} different harnesses"),
         ),
     ]
 
@@ -93,9 +107,49 @@ def fixed() -> list[Expectation]:
     return [_between("own_harness", "augmented", 0, 0, "every row under the merchant's own harness")]
 
 
-def axes() -> list[Expectation]:
+def families(settings: Settings) -> list[Expectation]:
+    """For `family_frame` of the hsa arm. Warnings: a small token budget may leave no room for every family."""
+    limit = settings.max_family_share
+    return [
+        _between("coverage", "augmented", 1, None, "every family under a changed harness", severity="warning"),
+        _between("balance", "share", None, limit, "no family dominates the examples", severity="warning"),
+    ]
+
+
+def axes(settings: Settings) -> list[Expectation]:
     """For `axis_frame` of the hsa arm."""
-    return [_between("coverage", "n", 1, None, "every axis of augmentation occurs")]
+    share = settings.min_axis_share
+    return [
+        _between("coverage", "n", 1, None, "every axis of augmentation occurs"),
+        _between("balance", "share", share, None, f"every axis in {share:.0%} of the rows or more", severity="warning"),
+    ]
+
+
+def general_prompts(settings: Settings) -> list[Expectation]:
+    """For `prompt_frame` of both splits."""
+    return [
+        _unique("ids", "id", "every prompt has its own id"),
+        ExpectColumnProportionOfUniqueValuesToBeBetween(
+            column="text",
+            min_value=settings.min_unique_prompts,
+            **_said("duplicates", f"at least {settings.min_unique_prompts:.0%} of the texts differ"),
+        ),
+        _between("disjoint", "shared", 0, 0, "no task and no wording of a prompt in the other split"),
+        _between("constraints", "constraints", 1, None, "every prompt has a constraint that a program can verify"),
+        _between("contradictions", "contradictions", 0, 0, "no two constraints of one kind in a prompt"),
+        _between(
+            "length", "tokens", 1, settings.max_prompt_tokens, f"no prompt beyond {settings.max_prompt_tokens} tokens"
+        ),
+        _between("language", "script_share", settings.min_script_share, None, "English text"),
+    ]
+
+
+def constraints() -> list[Expectation]:
+    """For `constraint_frame`."""
+    return [
+        _between("coverage", "n", 1, None, "every kind of constraint in both splits"),
+        _between("balance", "share", None, 0.25, "no kind of constraint dominates", severity="warning"),
+    ]
 
 
 def surfaces() -> list[Expectation]:
@@ -123,6 +177,12 @@ def _said(name: str, notes: str, severity: str = "critical") -> dict[str, Any]:
 
 def _rows(name: str, low: int | None, high: int | None, notes: str) -> Expectation:
     return ExpectTableRowCountToBeBetween(min_value=low, max_value=high, **_said(name, notes))
+
+
+def _mean(
+    name: str, column: str, low: float | None, high: float | None, notes: str, severity: str = "critical"
+) -> Expectation:
+    return ExpectColumnMeanToBeBetween(column=column, min_value=low, max_value=high, **_said(name, notes, severity))
 
 
 def _unique(name: str, column: str, notes: str) -> Expectation:

@@ -2,26 +2,30 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from components.avatar.agent.examples import Example, Trajectory, read_rows, write_rows
 from components.avatar.agent.surfaces import Surfaces
+from components.avatar.general.constraints import Constraint, Kind
+from components.avatar.general.prompts import sample_general_prompts
 from components.avatar.harness.banks import banks
 from components.avatar.harness.schema import Capability, Family
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.merchant import load_merchant
 from components.avatar.simulator.sampling import Pool
 from components.data_validation import frames
+from components.data_validation.docs import ABOUT
 from components.data_validation.gate import validate
 from components.data_validation.heldout import is_held_out_word, is_held_out_wording
-from components.data_validation.run import build_tables, run
+from components.data_validation.run import build_tables, general_prompts, prompt_tables, run
 from components.data_validation.settings import Settings
 from tests.unit.data_steps.conftest import MERCHANT
 
 PRICE = re.compile(r"(\d+)(\.\d\d)")
 AXES = ["skill_identifier", "skill_content", "tools", "prompt", "hooks", "decoys"]
-SETTINGS = Settings(min_trajectories=20, min_examples=20, min_per_family=1)
+SETTINGS = Settings(min_trajectories=20, min_examples=20, min_per_family=1, general_prompts=300)
 
 
 @pytest.fixture(scope="session")
@@ -32,12 +36,17 @@ def data(taught, augmented):
         "hsa": read_rows(augmented / "hsa.jsonl", Example),
         "surfaces": Surfaces.model_validate_json((augmented / "surfaces.json").read_text()),
         "settings": SETTINGS,
+        "train_prompts": sample_general_prompts(120, seed=3, split="train"),
+        "test_prompts": sample_general_prompts(120, seed=3, split="test"),
     }
 
 
 def _tables(data, chat, world):
     arms = {"fixed": data["fixed"], "hsa": data["hsa"]}
-    return build_tables(data["trajectories"], arms, data["surfaces"], world, chat, data["settings"], branches=2)
+    settings = data["settings"]
+    return build_tables(data["trajectories"], arms, data["surfaces"], world, chat, settings, branches=2) | (
+        prompt_tables(data["train_prompts"], data["test_prompts"], chat, settings)
+    )
 
 
 def _change(rows, index, **update):
@@ -137,6 +146,27 @@ def _no_axis(axis):
     return poison
 
 
+def _settings(**update):
+    return lambda d: {"settings": d["settings"].model_copy(update=update)}
+
+
+def _prompt(**update):
+    """The first training prompt changed."""
+    return lambda d: {"train_prompts": [replace(d["train_prompts"][0], **update), *d["train_prompts"][1:]]}
+
+
+def _without_kind(kind):
+    def poison(d):
+        left = [p for p in d["test_prompts"] if kind not in {constraint.kind for constraint in p.constraints}]
+        return {"test_prompts": left}
+
+    return poison
+
+
+def _only_kind(kind):
+    return lambda d: {"train_prompts": [replace(p, constraints=(Constraint(kind),)) for p in d["train_prompts"]]}
+
+
 POISONS = {
     "trajectories.enough": _short,
     "trajectories.ids": _same_id,
@@ -148,6 +178,7 @@ POISONS = {
     "trajectories.split": lambda d: {"trajectories": _change(d["trajectories"], 0, split="test")},
     "trajectories.disjoint": _foreign,
     "trajectories.actions": lambda d: {"trajectories": _change(d["trajectories"], 0, actions=())},
+    "trajectories.retries": _settings(max_retry_share=0.0),
     "questions.coverage": _no_family,
     "questions.balance": _one_family,
     "examples_fixed.enough": _few_examples,
@@ -164,12 +195,33 @@ POISONS = {
     },
     "examples_hsa.duplicates": lambda d: {"hsa": [*d["hsa"][:-1], d["hsa"][0].model_copy(update={"id": "copy"})]},
     "examples_hsa.augmented": lambda d: {"hsa": d["fixed"]},
+    "examples_hsa.variants": _settings(min_variants=1000),
+    "families_hsa.coverage": lambda d: {"hsa": d["fixed"]},
+    "families_hsa.balance": _one_family,
     "axes.coverage": _no_axis("hooks"),
+    "axes.balance": _settings(min_axis_share=1.0),
     "surfaces.held_out": _held_out_name,
     "surfaces.listed": _unlisted,
     "budget.tokens": lambda d: {"settings": d["settings"].model_copy(update={"max_tokens_per_arm": 100})},
     "budget.imbalance": lambda d: {"settings": d["settings"].model_copy(update={"max_token_imbalance": 0.0})},
+    "general_prompts.ids": lambda d: {"train_prompts": [*d["train_prompts"], d["train_prompts"][0]]},
+    "general_prompts.duplicates": lambda d: {
+        "train_prompts": [replace(p, text=d["train_prompts"][0].text) for p in d["train_prompts"]]
+    },
+    "general_prompts.disjoint": lambda d: _prompt(text=f"What is this? {d['test_prompts'][0].text}")(d),
+    "general_prompts.constraints": _prompt(constraints=()),
+    "general_prompts.contradictions": _prompt(
+        constraints=(Constraint(Kind.SENTENCES, 1), Constraint(Kind.SENTENCES, 3))
+    ),
+    "general_prompts.length": _prompt(text="word " * 200),
+    "general_prompts.language": _prompt(text="请用一句话介绍月亮。"),
+    "constraints.coverage": _without_kind(Kind.TITLE),
+    "constraints.balance": _only_kind(Kind.NO_COMMA),
 }
+WARNINGS = {
+    "trajectories.retries", "questions.balance", "families_hsa.coverage", "families_hsa.balance", "axes.balance",
+    "budget.imbalance", "constraints.balance",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +235,8 @@ def poisoned(data, chat, world, tmp_path_factory):
         f"{table} poisoned by {name}": _tables(data | poison(data), chat, world)[table]
         for name, (table, poison) in poisons.items()
     }
-    tables["nothing"] = _tables(data, chat, world)["surfaces"]
+    untouched = _tables(data, chat, world)
+    tables |= {f"{table} poisoned by nothing": untouched[table] for table in ("surfaces", "axes", "general_prompts")}
     output = tmp_path_factory.mktemp("poisoned")
     failures = {}
     for failure in validate(tables, output, output / "docs").failures:
@@ -196,8 +249,7 @@ def poisoned(data, chat, world, tmp_path_factory):
 @pytest.mark.parametrize("check", POISONS)
 def test_poisoned_data_breaks_the_expectation(check, poisoned):
     assert check in poisoned[check], sorted(poisoned[check])
-    warning = check in ("questions.balance", "budget.imbalance")
-    assert poisoned[check][check].severity == ("warning" if warning else "critical")
+    assert poisoned[check][check].severity == ("warning" if check in WARNINGS else "critical")
 
 
 @pytest.mark.parametrize("axis", AXES)
@@ -225,7 +277,9 @@ def test_real_data_passes_end_to_end(taught, augmented, base_model, tmp_path, qu
     )  # fmt: skip
     verdict = json.loads((tmp_path / "validation.json").read_text())
     assert verdict["passed"] and verdict["failed"] == [], verdict["why"]
-    assert metrics["passed"].value == 1 and metrics["expectations"].value >= 25
+    index = (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
+    assert all(f'<section id="{table}">' in index for table in ABOUT), "every table has its section"
+    assert metrics["passed"].value == 1 and metrics["expectations"].value >= 45
     assert (tmp_path / "docs" / "index.html").is_file()
 
 
@@ -240,6 +294,13 @@ def test_a_critical_failure_is_a_verdict_with_its_reason(taught, augmented, base
     assert not verdict["passed"]
     assert [failed["name"] for failed in verdict["failed"]] == ["trajectories.split"]
     assert "test split" in verdict["why"]
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_checked_prompts_contain_those_that_the_steps_draw(split):
+    """Each draws its own number with the run's seed; more are checked."""
+    checked = dict(zip(("train", "test"), general_prompts(Settings(), seed=7), strict=True))[split]
+    assert checked[:1400] == sample_general_prompts(1400, seed=7, split=split)
 
 
 @pytest.mark.parametrize(

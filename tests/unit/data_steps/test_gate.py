@@ -62,21 +62,34 @@ def test_usage_statistics_are_off(tmp_path):
 
 
 def test_data_docs_need_no_internet(tmp_path):
-    """Without CDN scripts the index still leads to every result, and no page fetches anything with the project's
-    id."""
+    """The start page says every check and leads to every result; no page fetches anything from anywhere."""
     docs = tmp_path / "docs"
-    outcome = validate({"good": (FRAME, [_least(1)]), "bad": (FRAME, [_least(2)])}, tmp_path, docs)
+    long = pd.DataFrame({"id": [f"r{n}" for n in range(50)], "n": range(50), "kind": ["a", "b"] * 25})
+    shares = pd.DataFrame({"id": ["x<y", "z"], "n": [3, 1], "share": [0.75, 0.25]})
+    tables = {
+        "good": (long, [_least(0)]),
+        "bad": (FRAME, [_least(2), _least(1)]),
+        "poor": (shares, [_least(2, "warning")]),
+    }
+    outcome = validate(tables, tmp_path, docs)
     build_docs(tmp_path)
-    make_offline(docs, outcome)
-    table = re.search(r'<table id="summary".*?</table>', (docs / "index.html").read_text(encoding="utf-8"), re.DOTALL)
+    make_offline(docs, outcome, {name: frame for name, (frame, _) in tables.items()})
+    index = (docs / "index.html").read_text(encoding="utf-8")
+    assert "4 expectations in 3 tables: 2 held, 1 critical and 1 warnings did not. Training does not start." in index
+    table = re.search(r'<table id="summary".*?</table>', index, re.DOTALL)
     assert table is not None
-    links = re.findall(r'href="([^"]+)"', table[0])
-    assert len(links) == 2 and all((docs / link).is_file() for link in links)
-    assert ">passed<" in table[0] and ">failed<" in table[0] and "bad.least" in table[0]
+    assert re.findall(r'class="pill (\w+)"', table[0]) == ["passed", "failed", "warning"]
+    assert "bad.least: n &gt;= 2; found 1 of 3 rows: a" in table[0]
+    assert len(re.findall(r'<span class="pill passed">held</span>', index)) == 2
+    assert "0 to 49, median 24.5, mean 24.5" in index and "a 25, b 25" in index, "long tables are summed up"
+    assert "x&lt;y" in index and "75.0%" in index, "short tables are shown whole, and escaped"
+    links = [link for link in re.findall(r'href="([^"]+)"', index) if not link.startswith("#")]
+    assert len(links) == 3 and all((docs / link).is_file() for link in links)
     pages = list(docs.rglob("*.html"))
-    assert len(pages) == 5
+    assert len(pages) == 7
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert "great-expectations-web-assets" not in text and "dataContextId=" not in text
+        assert not re.search(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//", text)
         logo = re.search(r'src="([^"]*logo-long\.png)"', text)
         assert logo is None or (page.parent / logo[1]).is_file()
