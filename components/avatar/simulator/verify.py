@@ -174,7 +174,7 @@ def _states(fact: Fact, claims: Claims, context: Context) -> bool:
     if kind == K.ATTRIBUTE:
         return _contains(claims.text, value, context.catalogue.attribute_values.get(subject[1], ()))
     if kind == K.VARIANT:
-        product = context.catalogue.by_link.get(subject)
+        product = context.catalogue.by_link.get(about)
         return _contains(claims.text, value, [v.value.lower() for v in product.variants] if product else ())
     link = about if isinstance(about, int) else context.link
     return any(
