@@ -253,8 +253,21 @@ def _ordered(skills: list[Skill], order: tuple[str, ...], path: Path, faults: li
     return [by_name[name] for name in order if name in by_name]
 
 
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes and escapes what does not print: PyYAML writes U+0085 and the like as line breaks, which
+    do not come back as they were.
+    """
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        odd = any(not sign.isprintable() and sign != "\n" for sign in text)
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if odd else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
 def _yaml(value: Any) -> str:
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _folder_names(names: list[str]) -> list[str]:

@@ -38,6 +38,24 @@ def test_order_of_skills_and_odd_names_survive(harness: Harness, tmp_path: Path)
     assert not (tmp_path / "ü b").exists()
 
 
+@pytest.mark.parametrize(
+    "sign", ["\x85", "\u2028", "\u2029", "\t", "\x07", "\ufeff", "\xa0", "\u202e", "\U000bf066", "👩‍🔬"]
+)
+def test_signs_that_yaml_takes_for_breaks_survive(harness: Harness, tmp_path: Path, sign: str) -> None:
+    name = f"{sign}º {sign}m: {sign}"
+    binding = harness.bindings["club_points"].model_copy(update={"arguments": {name: name}})
+    rules = harness.prompt[2].model_copy(update={"items": (name, f"one\n{name}\n")})
+    changed = harness.model_copy(
+        update={
+            "bindings": harness.bindings | {"club_points": binding},
+            "prompt": (*harness.prompt[:2], rules),
+            "skills": (Skill(name=name, description=name, body="x"),),
+        }
+    )
+    save_harness(changed, tmp_path / "a")
+    assert load_harness(tmp_path / "a") == changed
+
+
 def test_saving_over_an_older_state_leaves_nothing_of_it(folder: Path, harness: Harness) -> None:
     fewer = harness.model_copy(update={"skills": harness.skills[:1]})
     save_harness(fewer, folder)
