@@ -39,7 +39,8 @@ HELP = """Type a question as a viewer would ("how much is link 7"), or a command
 class Answerer(Protocol):
     """Plays one episode and yields its turns as (kind, text), kinds of a Segment, then returns how it ended."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def answer(self, scenario: Scenario) -> "Iterator[tuple[str, str] | Ending]": ...
 
