@@ -100,7 +100,7 @@ def _verdict(checks: list[Check]) -> str:
 def _whole(frame: pd.DataFrame) -> dict[str, Any]:
     """Every row."""
     columns = [str(column) for column in frame.columns]
-    longest = max(frame["share"].max(), 1e-9) if "share" in columns and len(frame) else 1.0
+    longest = max(map(float, frame["share"]), default=0.0) if "share" in columns else 0.0
     rows = [
         [_cell(column, value, longest) for column, value in zip(columns, row, strict=True)] for row in frame.to_numpy()
     ]
@@ -122,8 +122,8 @@ def _by_column(frame: pd.DataFrame) -> dict[str, Any]:
     return {"columns": ["column", "found"], "rows": rows}
 
 
-def _cell(column: str, value: Any, longest: float = 1.0) -> dict[str, Any]:
+def _cell(column: str, value: Any, longest: float = 0.0) -> dict[str, Any]:
     """`bar` in [0, 1]: a share against the longest of its column."""
     if column == "share":
-        return {"text": f"{value:.1%}", "bar": value / longest}
+        return {"text": f"{value:.1%}", "bar": value / longest if longest else 0.0}
     return {"text": (f"{value:.4g}" if isinstance(value, float) else str(value))[:CELL_SHOWN], "bar": None}
