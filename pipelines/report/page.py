@@ -11,11 +11,12 @@ from markupsafe import Markup
 from components.avatar.errors import Fault, InputError
 from components.integrations.metrics import read_json
 from components.integrations.progress import duration
+from components.integrations.task import read_states
 from pipelines.report import plots
 from pipelines.report.rollouts import rollout_viewer
 from pipelines.report.table import COLUMNS, format_metric, result_rows
 from pipelines.report.validation import FILE, read_validation
-from pipelines.steps import MODELS
+from pipelines.steps import MODELS, STEPS
 from pipelines.summary import output_of
 
 STAGES = {
@@ -65,7 +66,7 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
             _jsonl(run_dir, "evaluation", "cases.jsonl"), _jsonl(run_dir, "simulator_rl", "rollouts.jsonl")
         ),
         lineage=lineage,
-        minutes=duration(sum(row["seconds"] for row in summary["steps"].values())),
+        minutes=duration(sum(_seconds(run_dir).values())),
     )
 
 
@@ -188,9 +189,13 @@ def _plots(run_dir: Path, summary: dict[str, Any]) -> Iterator[str | None]:
     yield plots.interval_plot(
         "Canary against control", _canary_intervals(run_dir), x="relative difference, % (95% interval)"
     )
-    yield plots.step_bars(
-        "Time by step", {step: row["seconds"] for step, row in summary["steps"].items() if row["seconds"]}
-    )
+    yield plots.step_bars("Time by step", _seconds(run_dir))
+
+
+def _seconds(run_dir: Path) -> dict[str, float]:
+    """How long each step took when it ran: in this attempt or, for a cached one, in an earlier attempt."""
+    states = read_states(run_dir)
+    return {step: states[step].seconds for step in STEPS if step in states and states[step].seconds}
 
 
 def _value(metrics: dict[str, dict[str, Any]], key: str) -> float | None:
