@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.completions import conversation, turn_text, wire_tools
@@ -82,29 +82,35 @@ class Teaching:
 
         Raises InputError when a server refuses key, address or model; SystemFault when FAULTS_IN_A_ROW scenarios fail
         running by a fault of ours. Requests that are under way end first."""
+        try:
+            with ThreadPoolExecutor(max_workers=self._endpoint.concurrency) as pool:
+                futures = {pool.submit(self._solve, scenario): number for number, scenario in enumerate(scenarios)}
+                try:
+                    solved = self._collected(futures, progress)
+                except BaseException:
+                    self._stopping.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+        finally:
+            for server in (self._server, *self._judges):
+                server.close()
+        return [solved[number] for number in range(len(scenarios))]
+
+    def _collected(self, futures: dict[Future[Solved], int], progress: Progress) -> dict[int, Solved]:
         solved: dict[int, Solved] = {}
         failing = attempts = accepted = 0
-        with ThreadPoolExecutor(max_workers=self._endpoint.concurrency) as pool:
-            futures = {pool.submit(self._solve, scenario): number for number, scenario in enumerate(scenarios)}
-            try:
-                for done, future in enumerate(as_completed(futures), start=1):
-                    one = solved[futures[future]] = future.result()
-                    failing = failing + 1 if one.fault else 0
-                    if failing >= FAULTS_IN_A_ROW:
-                        raise SystemFault(
-                            f"{failing} scenarios running failed on our side; the last: {one.fault}."
-                            f" What was played is kept in {self.ledger.path}: start again to go on"
-                        )
-                    attempts += len(one.attempts)
-                    accepted += one.trajectory is not None
-                    progress.update(done, len(scenarios), accepted=accepted, attempts=attempts)
-            except BaseException:
-                self._stopping.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        for server in (self._server, *self._judges):
-            server.close()
-        return [solved[number] for number in range(len(scenarios))]
+        for done, future in enumerate(as_completed(futures), start=1):
+            one = solved[futures[future]] = future.result()
+            failing = failing + 1 if one.fault else 0
+            if failing >= FAULTS_IN_A_ROW:
+                raise SystemFault(
+                    f"{failing} scenarios running failed on our side; the last: {one.fault}."
+                    f" What was played is kept in {self.ledger.path}: start again to go on"
+                )
+            attempts += len(one.attempts)
+            accepted += one.trajectory is not None
+            progress.update(done, len(futures), accepted=accepted, attempts=attempts)
+        return solved
 
     def _solve(self, scenario: Scenario) -> Solved:
         attempts: list[Attempt] = []
