@@ -259,7 +259,7 @@ class Builder:
         harness = thinned(
             variant.harness,
             {call.capability for need in needs for call in need.calls},
-            {question.family for question in questions} | {intent(question) for question in questions},
+            {intent(question) for question in questions} | {q.family for q in questions if q.family is not None},
             level.unneeded,
             rng,
         )

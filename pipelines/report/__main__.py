@@ -13,7 +13,7 @@ from pipelines.report.page import rewrite_report
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 written, 2 nothing to write a report from."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.report", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m pipelines.report", description="Write report.html again.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     try:
         print(f"report   {rewrite_report(parser.parse_args(argv).run_dir)}")
