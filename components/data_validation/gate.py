@@ -141,7 +141,9 @@ def _found(result: dict[str, Any]) -> str:
         return f"{result['missing_count']} missing: {', '.join(map(str, result['partial_missing_list']))}"
     if result.get("unexpected_count"):
         rows = result.get("partial_unexpected_index_list") or []
-        examples = ", ".join(" = ".join(str(value) for value in row.values()) for row in rows[:SHOWN])
+        examples = ", ".join(
+            " = ".join(str(row[name]) for name in sorted(row, key=lambda name: name != "id")) for row in rows[:SHOWN]
+        )
         return f"{result['unexpected_count']} of {result['element_count']} rows: {examples}"
     if result.get("unexpected_list"):
         return ", ".join(map(str, result["unexpected_list"][:5]))
