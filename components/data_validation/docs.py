@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from components.data_validation.gate import Check, Outcome
+from components.integrations.html import render_page
 
 CELL_SHOWN = 400  # characters
 WHOLE = 40  # rows up to which a table is shown as it is; longer ones are summed up by column
@@ -62,14 +62,8 @@ def make_offline(docs: Path, outcome: Outcome, frames: Mapping[str, pd.DataFrame
         local = os.path.relpath(docs / _LOGO, page.parent)
         text = _REMOTE_TAGS.sub("", _REMOTE_LOGO.sub(lambda _, local=local: local, text))
         page.write_text(text.replace("</head>", _STYLE, 1), encoding="utf-8")
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    rendered = environment.get_template("docs.jinja").render(
+    rendered = render_page(
+        Path(__file__).with_name("docs.jinja"),
         suites=[_suite(docs, name, frame, outcome) for name, frame in frames.items()],
         checks=outcome.expectations,
         failures=outcome.failures,

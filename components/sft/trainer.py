@@ -2,8 +2,8 @@
 
 TRL's fused head also returns each token's entropy and rank, in float32 over the whole vocabulary; on a CPU that costs
 about as much as the rest of the step. Here the head sees the trained positions only, in the dtype of the autocast,
-and the loss is the cross entropy
-of these tokens, weighted (weights.py)."""
+and the loss is the cross entropy of these tokens, weighted (weights.py).
+"""
 
 from typing import Any
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from components.avatar.errors import Fault, InputError
+from components.integrations.html import render_page
 from components.integrations.metrics import read_json
 from components.integrations.progress import duration
 from components.integrations.task import read_states
@@ -86,15 +86,8 @@ def rewrite_report(folder: Path) -> Path:
 
 
 def _write(folder: Path, template: str, **values: Any) -> Path:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     path = folder / "report.html"
-    path.write_text(environment.get_template(template).render(**values), encoding="utf-8")
+    path.write_text(render_page(Path(__file__).with_name(template), **values), encoding="utf-8")
     return path
 
 

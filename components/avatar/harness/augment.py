@@ -46,9 +46,9 @@ def augment(
     Args:
         rng: the only source of chance: equal state, equal variant.
         bank: vocabulary of new names; its split also chooses the half of the wordings (`words.word_bank("train" |
-        "heldout")`). strength: 0 to 1, the curriculum: how many operators, how much each touches, how arbitrary the
-        names are. At 1 renaming and
-            rewording reach every tool, argument and skill.
+            "heldout")`).
+        strength: 0 to 1, the curriculum: how many operators, how much each touches, how arbitrary the names are. At 1
+            renaming and rewording reach every tool, argument and skill.
         operators: apply exactly these; by default each is drawn by its weight and the strength. Either way those that
             write texts of the word banks (`Operator.worded`) leave a harness in another language as it is: an English
             sentence in a Chinese prompt would be no rewording.

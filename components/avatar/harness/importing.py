@@ -32,6 +32,7 @@ from components.avatar.harness.strict import plain
 from components.avatar.harness.suggest import candidates
 from components.avatar.harness.tool_lists import read_tool_lists
 
+UNDECIDED = "CHOOSE"  # stands where the operator has to name a capability or an argument
 SKILL_LOADER = Tool(
     name="load_skill",
     description="Open a skill.",
@@ -175,8 +176,10 @@ def _to_bind(tools: Sequence[Tool]) -> str:
     ]
     for tool in tools:
         guess = next(iter(candidates(tool)), None)
-        unknown = dict.fromkeys(tool.argument_names(), "TODO")
-        binding = _flow("TODO", unknown) if guess is None else _flow(guess.capability.value, unknown | guess.arguments)
+        unknown = dict.fromkeys(tool.argument_names(), UNDECIDED)
+        binding = (
+            _flow(UNDECIDED, unknown) if guess is None else _flow(guess.capability.value, unknown | guess.arguments)
+        )
         lines.append(f"#  {_scalar(tool.name)}: {binding}")
     return "\n".join(lines) + "\n"
 

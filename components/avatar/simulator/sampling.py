@@ -45,12 +45,14 @@ def sample_scenarios(
     """`n` scenarios, families in equal shares (as far as the split has questions for them), order and contents from
     `seed`.
 
-    Args: families: default all that the merchant has questions and tools for. A family without a tool may be asked for:
-        the right
-            answer then is that it cannot be checked. fault_rate: share of scenarios with one transient fault of a
-        needed tool. `outage` scenarios have their own, lasting fault. questions_per_episode: viewer messages of one
-        scenario, each of a family of its own. events: given to every scenario. prefix: of the scenarios' ids, default
-        `<merchant>-<split>-<seed>`.
+    Args:
+        families: default all that the merchant has questions and tools for. A family without a tool may be asked for:
+            the right answer then is that it cannot be checked.
+        fault_rate: share of scenarios with one transient fault of a needed tool. `outage` scenarios have their own,
+            lasting fault.
+        questions_per_episode: viewer messages of one scenario, each of a family of its own.
+        events: given to every scenario.
+        prefix: of the scenarios' ids, default `<merchant>-<split>-<seed>`.
 
     Raises ValueError when the split has no question of a family that was asked for.
     """

@@ -21,6 +21,7 @@ from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts
 from components.avatar.simulator.families import Requirement, intent, needs_of, requirements_of
 from components.avatar.simulator.faults import RETRYABLE, TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario
+from components.avatar.simulator.scoring import score_reply
 from components.avatar.simulator.stream import Stream, apply_harness_event
 from components.avatar.simulator.surface import Resolved, resolve
 from components.avatar.simulator.turn import NeedState, ToolResult, Turn
@@ -342,49 +343,21 @@ class Session:
 
     def _settle(self, text: str, form: hooks.Form, claims: Claims, broken: list[Hook]) -> None:
         """Scores the reply that stands."""
-        turn = self.turn
-        words = hooks.word_count(text)
-        self.clock += SECONDS_A_WORD * words
-        requirements = self.requirements()
-        states = {state.need.key: state for state in turn.needs}
-        unavailable = frozenset(
-            r.name for r in requirements if not r.facts or not (states[r.key].available or states[r.key].ok)
+        self.clock += SECONDS_A_WORD * hooks.word_count(text)
+        score, reply = score_reply(
+            text,
+            self.turn,
+            self.requirements(),
+            self.known,
+            claims,
+            form,
+            broken,
+            skill_needed=self._skill_needed(),
+            word_limit=self.harness.limits.reply_words,
+            seconds=self.clock - self.turn.started,
         )
-        attempted = any(s.attempts for s in turn.needs) or not any(s.affordable for s in turn.needs)
-        verdict = rewards.judge(claims, turn.context, requirements, unavailable, turn.truth, self.known, attempted)
-        rules = dict.fromkeys([*form.broken, *(hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED)])
-        effectiveness = rewards.effectiveness(verdict, len(rules))
-        wanted = [s for s in turn.needs if s.affordable]
-        made = sum(1 for s in wanted if s.ok or (s.attempts and not s.available))
-        limit = self.harness.limits.reply_words
-        self._scores.append(
-            rewards.TurnScore(
-                accuracy=verdict.accuracy,
-                effectiveness=effectiveness,
-                tool_rationality=rewards.tool_rationality(len(wanted), made, turn.bad_calls),
-                skill_selection=rewards.skill_selection(
-                    not self._skill_needed() or (not turn.skill_available and turn.skill_attempts > 0),
-                    len(turn.wrong_skills),
-                ),
-                length_penalty=rewards.length_penalty(words, limit),
-            )
-        )
-        self.replies.append(
-            Reply(
-                question_id=turn.question.id,
-                family=turn.question.family or turn.context.family,
-                text=text,
-                accuracy=verdict.accuracy,
-                effectiveness=effectiveness,
-                false_claims=verdict.false_claims,
-                missing_facts=verdict.missing_facts,
-                broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *rules])),
-                persona_kept=not form.persona,
-                fabricated=verdict.fabricated,
-                unavailable=verdict.unavailable,
-                seconds=self.clock - turn.started,
-            )
-        )
+        self._scores.append(score)
+        self.replies.append(reply)
 
     def _hook_with_retries(self, point: HookPoint, check: HookCheck) -> Hook | None:
         """The first such hook with retries left in this turn; spends one."""

@@ -398,8 +398,8 @@ def test_lines_to_bind_are_ready_to_be_moved(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_harness(tmp_path / "out")
     assert [(fault.field, fault.found) for fault in caught.value.faults] == [
-        ("bindings.会员积分.capability", "'TODO'"),
-        ("bindings.srv/ping.v2.capability", "'TODO'"),
+        ("bindings.会员积分.capability", "'CHOOSE'"),
+        ("bindings.srv/ping.v2.capability", "'CHOOSE'"),
     ]
     path.write_text(text.replace("bindings: {}", "bindings:\n" + lines[0]), encoding="utf-8")
     assert load_harness(tmp_path / "out").tools_for(Capability.PRICE_LOOKUP)[0].name == "get_product_price"

@@ -1,0 +1,62 @@
+"""What a reply that stands is worth: the rewards of its turn, and the record that viewers and evaluation read."""
+
+from collections.abc import Sequence
+
+from components.avatar.harness.schema import Hook, HookCheck
+from components.avatar.simulator import hooks, rewards
+from components.avatar.simulator.claims import Claims
+from components.avatar.simulator.facts import ResultFacts
+from components.avatar.simulator.families import Requirement
+from components.avatar.simulator.turn import Turn
+from components.avatar.simulator.types import Reply
+
+
+def score_reply(
+    text: str,
+    turn: Turn,
+    requirements: Sequence[Requirement],
+    known: ResultFacts,
+    claims: Claims,
+    form: hooks.Form,
+    broken: Sequence[Hook],
+    *,
+    skill_needed: bool,
+    word_limit: int,
+    seconds: float,
+) -> tuple[rewards.TurnScore, Reply]:
+    """`broken`: hooks that the reply fails with no retry left; `skill_needed`: the right skill is not loaded yet;
+    `seconds`: simulated, from the viewer's message to the end of the reply."""
+    states = {state.need.key: state for state in turn.needs}
+    unavailable = frozenset(
+        r.name for r in requirements if not r.facts or not (states[r.key].available or states[r.key].ok)
+    )
+    attempted = any(s.attempts for s in turn.needs) or not any(s.affordable for s in turn.needs)
+    verdict = rewards.judge(claims, turn.context, requirements, unavailable, turn.truth, known, attempted)
+    rules = dict.fromkeys([*form.broken, *(hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED)])
+    effectiveness = rewards.effectiveness(verdict, len(rules))
+    wanted = [s for s in turn.needs if s.affordable]
+    made = sum(1 for s in wanted if s.ok or (s.attempts and not s.available))
+    score = rewards.TurnScore(
+        accuracy=verdict.accuracy,
+        effectiveness=effectiveness,
+        tool_rationality=rewards.tool_rationality(len(wanted), made, turn.bad_calls),
+        skill_selection=rewards.skill_selection(
+            not skill_needed or (not turn.skill_available and turn.skill_attempts > 0), len(turn.wrong_skills)
+        ),
+        length_penalty=rewards.length_penalty(hooks.word_count(text), word_limit),
+    )
+    reply = Reply(
+        question_id=turn.question.id,
+        family=turn.question.family or turn.context.family,
+        text=text,
+        accuracy=verdict.accuracy,
+        effectiveness=effectiveness,
+        false_claims=verdict.false_claims,
+        missing_facts=verdict.missing_facts,
+        broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *rules])),
+        persona_kept=not form.persona,
+        fabricated=verdict.fabricated,
+        unavailable=verdict.unavailable,
+        seconds=seconds,
+    )
+    return score, reply
