@@ -34,8 +34,8 @@ def step_main(step: str, run: Callable[..., dict[str, Metric]], argv: Sequence[s
 
     Every parameter of `run` beside output, settings, seed and progress becomes an option: `Path` and `str` take one
     value, `dict[str, Path]` and `dict[str, str]` take NAME=VALUE pairs, `list[...]` takes several values, `bool`
-    becomes --x / --no-x; one with a default or `| None` is optional. Status 0: done (a failed gate included); 1: a fault, said on
-    stderr.
+    becomes --x / --no-x; one with a default or `| None` is optional. Status 0: done (a failed gate included); 1: a
+    fault, said on stderr.
     """
     hints = typing.get_type_hints(run)
     parser = _parser(step, run, hints)
