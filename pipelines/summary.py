@@ -22,8 +22,8 @@ def output_of(run_dir: Path, step: str) -> Path | None:
 
 
 def step_rows(run_dir: Path, attempt: int) -> dict[str, dict[str, Any]]:
-    """Status and seconds of every step: `cached` was done by an earlier attempt of this run, `skipped` was not
-    reached.
+    """Status, seconds and, where it ran, peak memory of every step: `cached` was done by an earlier attempt,
+    `skipped` was not reached.
     """
     states = read_states(run_dir)
     return {step: _row(states.get(step), attempt) for step in STEPS}
@@ -35,7 +35,11 @@ def _row(state: StepState | None, attempt: int) -> dict[str, Any]:
     if state.status == "succeeded" and state.attempt < attempt:
         return {"status": "cached", "seconds": 0.0}
     if state.status == "succeeded":
-        return {"status": "succeeded", "seconds": round(state.seconds, 1)}
+        return {
+            "status": "succeeded",
+            "seconds": round(state.seconds, 1),
+            "peak_memory_gib": round(state.peak_memory_gib, 2),
+        }
     # An older failure that this attempt did not reach again is a step that did not run.
     status = "failed" if state.attempt == attempt else "skipped"
     return {"status": status, "seconds": round(state.seconds, 1)}

@@ -25,6 +25,7 @@ from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
 from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.evaluation.playing import play
 from components.evaluation.settings import Decoding, Settings
 from components.evaluation.suites import Suites, build_suites
 from components.integrations.hardware import set_threads
@@ -70,7 +71,9 @@ def run(
         general = _general(free, chat, world.harness, prompts, settings, progress, arm)
         for decoding in settings.decodings:
             client = TransformersClient(model, tokenizer, decoding=decoding, batch_size=settings.batch_size)
-            played = _play(client, chat, world, suites, settings, seed, progress, f"{arm} {decoding}")
+            label = f"{arm} {decoding}"
+            earlier = judged.get((arm, "free"))
+            played = play(client, chat, world, suites, settings, seed, progress, label, earlier)
             judged[arm, decoding] = played
             report["models"][arm][decoding] = _summary(played, frozenset(seen.names), general, seed)
             if settings.latency_cases:
@@ -84,32 +87,6 @@ def run(
     report["leads"] = _leads(judged, settings, seed)
     write_json(output / "evaluation.json", _finite(report))
     return _flat(report)
-
-
-def _play(
-    client: TransformersClient,
-    chat: Chat,
-    world: Merchant,
-    suites: Suites,
-    settings: Settings,
-    seed: int,
-    progress: Progress,
-    label: str,
-) -> dict[str, list[Judged]]:
-    actor = ModelActor(client, temperature=0.0, max_new_tokens=settings.max_new_tokens)
-    played = {}
-    for name, starts in suites.by_name().items():
-        results = run_episodes(
-            starts,
-            actor,
-            chat,
-            world.catalogue,
-            max_context=settings.max_context,
-            seed=seed,
-            on_progress=lambda done, total, name=name: progress.update(done, total, model=label, suite=name),
-        )
-        played[name] = [Judged(start.harness, result) for start, result in zip(starts, results, strict=True)]
-    return played
 
 
 def _summary(played: dict[str, list[Judged]], known: frozenset[str], general: Rate, seed: int) -> dict[str, Any]:

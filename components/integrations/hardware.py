@@ -1,6 +1,7 @@
 """What this machine can do: measured once, never configured."""
 
 import os
+import resource
 import time
 from functools import cache
 
@@ -29,6 +30,12 @@ def set_threads(count: int | None = None) -> int:
     threads = count or usable_cores()
     torch.set_num_threads(threads)
     return threads
+
+
+def peak_memory_gib() -> float:
+    """Most resident memory that this process, or one of its children that have ended, ever had; in GiB (Linux)."""
+    used = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(used) / 2**20  # ru_maxrss is in KiB
 
 
 def device() -> torch.device:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from components.avatar.errors import InputError, SystemFault
+from components.integrations.hardware import peak_memory_gib
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
 from components.integrations.progress import Progress, duration
 from components.integrations.storage import Manifest, Store, fetch
@@ -86,6 +87,7 @@ class StepState(BaseModel):
     status: Literal["running", "succeeded", "failed"]
     attempt: int
     seconds: float = 0.0
+    peak_memory_gib: float = 0.0  # of the step's process or its largest child, resident
     output: str = ""  # relative to RUN_DIR
     mlflow_run_id: str = ""
     reason: str = ""
@@ -153,13 +155,18 @@ def run_task(
         raise SystemExit(1) from None
     seconds = time.monotonic() - started
     relative = str(target.relative_to(where.run_dir)) if where.run_dir else ""
-    write_state(
-        where,
-        StepState(
-            step=step, status="succeeded", attempt=attempt, seconds=seconds, output=relative, mlflow_run_id=child
-        ),
+    memory = peak_memory_gib()
+    state = StepState(
+        step=step,
+        status="succeeded",
+        attempt=attempt,
+        seconds=seconds,
+        peak_memory_gib=memory,
+        output=relative,
+        mlflow_run_id=child,
     )
-    progress.note(f"done in {duration(seconds)}")
+    write_state(where, state)
+    progress.note(f"done in {duration(seconds)}, at most {memory:.1f} GiB of memory")
 
 
 def _log_output(tracked: StepRun, output: Path, metrics: dict[str, Metric]) -> None:

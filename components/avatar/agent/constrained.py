@@ -7,6 +7,7 @@ few look-ups of prefixes; what needs a walk over many tokens depends on the plac
 """
 
 import bisect
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -106,9 +107,26 @@ class Constraint:
         elif forbidden := self._table.forbidden(self._state, self._names):
             logits[list(forbidden)] = float("-inf")
 
+    def permits(self, token: int) -> bool:
+        """Whether `mask` would leave this token its logit: then greedy decoding needs no constraint to choose it."""
+        allowed = self._table.allowed(self._state, self._names)
+        if allowed is not None:
+            return token in allowed
+        return token not in self._table.forbidden(self._state, self._names)
+
     def feed(self, token: int) -> None:
         if self._state.place != "free":
             self._state = self._state.read_all(self._table.bytes.get(token, b"\xff"))
+
+
+def keeps_to(table: TokenTable, harness: Harness, turn: Iterable[int]) -> bool:
+    """Whether a turn decoded freely keeps to the harness by itself, token by token."""
+    constraint = Constraint(table, harness)
+    for token in turn:
+        if not constraint.permits(token):
+            return False
+        constraint.feed(token)
+    return True
 
 
 def _byte_alphabet() -> dict[str, int]:
