@@ -293,12 +293,20 @@ class Session:
                 decoy=skill is not None and skill.kind == "reply" and not skill.handles,
                 expected=needed and right,
                 right_tool=needed,
+                right_names=tuple(s.name for s in turn.skills) if needed and skill is None else (),
             )
         )
         return Observation("tool", text)
 
     def _skill_needed(self) -> bool:
         return bool(self.turn.skills) and not any(skill.name in self.loaded for skill in self.turn.skills)
+
+    def _right_tools(self) -> tuple[str, ...]:
+        """Names of the tools that the question needs at this moment."""
+        needed = {call.capability for state in self.turn.needs if state.open for call in state.need.calls}
+        if self._skill_needed():
+            needed.add(Capability.LOAD_SKILL)
+        return tuple(tool.name for capability in needed for tool in self.harness.tools_for(capability))
 
     def _record(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> None:
         """A call that was not executed."""
@@ -316,6 +324,7 @@ class Session:
                 right_tool=any(
                     s.open and any(c.capability == resolved.capability for c in s.need.calls) for s in needs
                 ),
+                right_names=() if resolved.known else self._right_tools(),
             )
         )
 

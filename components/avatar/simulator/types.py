@@ -59,6 +59,7 @@ class CallRecord:
     decoy: bool  # a decoy tool or decoy skill
     expected: bool  # belongs to the calls that this question needs (by meaning, arguments included)
     right_tool: bool  # the capability is one that this question still needs, whatever the arguments
+    right_names: tuple[str, ...] = ()  # for a name that the prompt does not hold: the names that were right here
 
 
 @dataclass(frozen=True)
