@@ -8,13 +8,17 @@ import sys
 from pathlib import Path
 
 from components.avatar.errors import InputError
-from pipelines.profile import Profile, load_profile
+from pipelines.profile import Profile, load_profile, unmounted_keys
 
 
 def compile_pipeline(profile: Profile, out: Path) -> Path:
     """Compile to `out`: the pipeline and, as a second YAML document, its Kubernetes settings (nodes, secrets,
     volumes).
+
+    Raises InputError when a key file lies in no mounted secret.
     """
+    if faults := unmounted_keys(profile):
+        raise InputError(faults)
     from kfp import compiler
 
     from pipelines.dag import build_pipeline

@@ -144,6 +144,9 @@ def _place_on_cluster(task: dsl.PipelineTask, step: str, cluster: Cluster) -> No
     kubernetes.set_timeout(task, seconds=round(resources.timeout_hours * 3600))
     for secret in cluster.secrets:
         kubernetes.use_secret_as_env(task, secret_name=secret.name, secret_key_to_env=secret.env)
+    for mount in cluster.secret_mounts:
+        if step in mount.steps:
+            kubernetes.use_secret_as_volume(task, secret_name=mount.name, mount_path=mount.path)
     if step == "report_failure":  # KFP allows no retry on an exit task
         return
     task.set_retry(

@@ -1,10 +1,10 @@
 """A profile: everything that a pipeline run is told, in one YAML file. No step reads a knob from anywhere else."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from components.avatar.errors import Fault, InputError, file_fault
 from components.avatar.harness.schema import Frozen, content_digest
@@ -21,6 +21,19 @@ from components.simulator_rl.settings import Settings as SimulatorRl
 from components.teacher_generation.settings import Settings as TeacherGeneration
 
 PROFILES = Path(__file__).parent / "profiles"
+
+StepFolder = Literal[
+    "harness_gate",
+    "teacher_generation",
+    "harness_augmentation",
+    "data_validation",
+    "sft",
+    "distillation",
+    "simulator_rl",
+    "evaluation",
+    "registration",
+    "canary_deploy",
+]
 
 IMAGE_BY_DIGEST = r"^[^@\s]+@sha256:[0-9a-f]{64}$"
 
@@ -56,6 +69,14 @@ class SecretEnv(Frozen):
     env: dict[str, str]
 
 
+class SecretMount(Frozen):
+    """A Kubernetes secret as a folder, one file a key, in the pods of the named steps (folders) and in no others."""
+
+    name: str
+    path: str = Field(pattern=r"^(/[\w.-]*[\w-][\w.-]*)+$")  # absolute, no `.` or `..`
+    steps: tuple[StepFolder, ...] = Field(min_length=1)
+
+
 class Retry(Frozen):
     times: int = Field(default=2, ge=0)
     backoff: str = "60s"
@@ -77,9 +98,18 @@ class Cluster(Frozen):
     shm: str = "64Gi"
     """Size of /dev/shm of GPU steps: the default of 64 MiB breaks data loaders and NCCL."""
     secrets: tuple[SecretEnv, ...] = ()
+    secret_mounts: tuple[SecretMount, ...] = ()
     retry: Retry = Retry()
     resources: dict[str, Resources] = Field(default_factory=dict)
     """By step folder; a step that is not named gets the defaults of Resources."""
+
+    @field_validator("secret_mounts")
+    @classmethod
+    def _paths_differ(cls, mounts: tuple[SecretMount, ...]) -> tuple[SecretMount, ...]:
+        places = [(step, mount.path) for mount in mounts for step in mount.steps]
+        if len(set(places)) < len(places):
+            raise ValueError("Kubernetes mounts one secret at a path of a step, not two")
+        return mounts
 
 
 class Profile(Frozen):
@@ -125,6 +155,34 @@ class Profile(Frozen):
     @property
     def digest(self) -> str:
         return content_digest(self.model_dump(mode="json"))
+
+
+def unmounted_keys(profile: Profile) -> list[Fault]:
+    """The key files of a profile for Kubernetes that no mounted secret holds: the step would find them missing hours
+    later. What stands there is not shown: it may be the key itself, put where its path belongs.
+    """
+    if profile.cluster is None:
+        return []
+    teacher = profile.teacher_generation
+    endpoints = {f"judges.{number}": judge for number, judge in enumerate(teacher.judges)}
+    if teacher.endpoint is not None:
+        endpoints["endpoint"] = teacher.endpoint
+    mounts = [mount.path for mount in profile.cluster.secret_mounts if "teacher_generation" in mount.steps]
+    return [
+        Fault(
+            f"profile {profile.name}",
+            f"teacher_generation.{field}.key_file",
+            "a place where no secret is mounted",
+            f"{' or '.join(mounts) or 'a path of cluster.secret_mounts'} (a secret of one key), or a file in it",
+        )
+        for field, endpoint in endpoints.items()
+        if endpoint.key_file is not None and not any(_is_in(endpoint.key_file, mount) for mount in mounts)
+    ]
+
+
+def _is_in(place: str, folder: str) -> bool:
+    path = PurePosixPath(place)
+    return ".." not in path.parts and path.is_relative_to(folder)
 
 
 def load_profile(name_or_path: str) -> Profile:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.avatar.errors import InputError
 from pipelines.compile import compile_pipeline
 from pipelines.dag import SIDE_EFFECTS
 from pipelines.profile import load_profile
@@ -80,6 +81,38 @@ def test_steps_with_side_effects_are_never_cached_and_all_steps_retry(documents)
     uncached = {name for name, task in tasks.items() if not task.get("cachingOptions", {}).get("enableCache")}
     assert uncached == {name.replace("_", "-") for name in SIDE_EFFECTS} | {"report-failure"}
     assert {name for name, task in tasks.items() if "retryPolicy" not in task} == {"report-failure"}
+
+
+def test_the_teachers_key_is_mounted_in_its_step_only(documents):
+    _, kubernetes = documents
+    volumes = {
+        step: executor["secretAsVolume"] for step, executor in kubernetes.items() if "secretAsVolume" in executor
+    }
+    [volume] = volumes.pop("exec-teacher-generation")
+    assert (volume["secretName"], volume["mountPath"]) == ("hat-teacher", "/var/run/secrets/hat-teacher")
+    assert not volume.get("optional") and not volumes
+
+
+def test_a_key_never_reaches_the_yaml(tmp_path):
+    """Neither the content of a key file, nor a key that stands where the path of its file belongs."""
+    (tmp_path / "key").write_text("sk-of-this-test")
+    profile = load_profile("h20")
+    cluster, endpoint = profile.cluster, profile.teacher_generation.endpoint
+    assert cluster is not None and endpoint is not None
+
+    def with_key(key_file: str):
+        teacher = profile.teacher_generation.model_copy(
+            update={"endpoint": endpoint.model_copy(update={"key_file": key_file})}
+        )
+        mounts = (cluster.secret_mounts[0].model_copy(update={"path": str(tmp_path)}),)
+        mounted = cluster.model_copy(update={"secret_mounts": mounts})
+        return profile.model_copy(update={"teacher_generation": teacher, "cluster": mounted})
+
+    text = compile_pipeline(with_key(str(tmp_path / "key")), tmp_path / "pipeline.yaml").read_text()
+    assert str(tmp_path / "key") in text and "sk-of-this-test" not in text
+    with pytest.raises(InputError, match=r"teacher_generation\.endpoint\.key_file") as caught:
+        compile_pipeline(with_key("sk-of-this-test"), tmp_path / "second.yaml")
+    assert "sk-of" not in str(caught.value) and not (tmp_path / "second.yaml").exists()
 
 
 def test_every_secret_is_a_reference(compiled):

@@ -3,8 +3,9 @@
 import pytest
 
 from components.avatar.errors import InputError
+from pipelines.compile import main as compile_main
 from pipelines.preflight import refuse_cluster_profile
-from pipelines.profile import PROFILES, load_profile
+from pipelines.profile import PROFILES, load_profile, unmounted_keys
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PROFILES.glob("*.yaml"))])
@@ -47,6 +48,77 @@ def test_an_image_tag_is_refused(tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=r"cluster\.images\.server"):
         load_profile(str(path))
+
+
+def changed(tmp_path, old: str, new: str) -> str:
+    """The path of a copy of h20 with one passage changed."""
+    text = (PROFILES / "h20.yaml").read_text()
+    assert text.count(old) == 1
+    path = tmp_path / "changed.yaml"
+    path.write_text(text.replace(old, new))
+    return str(path)
+
+
+MOUNT = "{name: hat-teacher, path: /var/run/secrets/hat-teacher, steps: [teacher_generation]}"
+KEY_FILE = "key_file: /var/run/secrets/hat-teacher"
+
+
+@pytest.mark.parametrize(
+    ("mount", "field"),
+    [
+        ("{name: s, path: secrets, steps: [sft]}", "path"),
+        ("{name: s, path: /, steps: [sft]}", "path"),
+        ("{name: s, path: /secrets/../etc, steps: [sft]}", "path"),
+        ("{name: s, path: /secrets/, steps: [sft]}", "path"),
+        ("{name: s, path: /secrets, steps: []}", "steps"),
+        ("{name: s, path: /secrets, steps: [teacher]}", r"steps\.0"),
+        ("{name: s, path: /secrets, steps: [sft], key: k}", "key"),
+    ],
+)
+def test_a_bad_mount_is_refused(tmp_path, mount, field):
+    with pytest.raises(InputError, match=rf"cluster\.secret_mounts\.0\.{field}:"):
+        load_profile(changed(tmp_path, MOUNT, mount))
+
+
+def test_two_secrets_at_one_path_of_a_step_are_refused(tmp_path):
+    second = MOUNT.replace("name: hat-teacher", "name: other")
+    with pytest.raises(InputError, match="one secret at a path"):
+        load_profile(changed(tmp_path, MOUNT, f"{MOUNT}\n    - {second}"))
+    elsewhere = second.replace("teacher_generation", "evaluation")
+    load_profile(changed(tmp_path, MOUNT, f"{MOUNT}\n    - {elsewhere}"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (KEY_FILE, KEY_FILE, False),
+        (KEY_FILE, f"{KEY_FILE}/api-key", False),
+        (KEY_FILE, f"{KEY_FILE}/../other/api-key", True),
+        (KEY_FILE, f"{KEY_FILE}-2/api-key", True),
+        (KEY_FILE, "key_file: run/secrets/hat-teacher", True),
+        (MOUNT, MOUNT.replace("teacher_generation", "evaluation"), True),  # mounted, but in another step
+        (KEY_FILE + "\n", "\n", False),  # a server that asks for no key
+    ],
+)
+def test_a_key_file_lies_in_a_secret_that_its_step_mounts(tmp_path, old, new, found):
+    faults = unmounted_keys(load_profile(changed(tmp_path, old, new)))
+    assert [fault.field for fault in faults] == ["teacher_generation.endpoint.key_file"] * found
+
+
+def test_the_keys_of_judges_are_looked_at_and_those_of_a_local_profile_are_not(tmp_path):
+    judges = "[" + ", ".join(f"{{url: https://j/v1, model: m{n}, key_file: /k{n}}}" for n in range(3)) + "]"
+    path = changed(tmp_path, "  episodes: 20000\n", f"  episodes: 20000\n  judges: {judges}\n")
+    fields = [fault.field for fault in unmounted_keys(load_profile(path))]
+    assert fields == [f"teacher_generation.judges.{n}.key_file" for n in range(3)]
+    assert unmounted_keys(load_profile(path).model_copy(update={"cluster": None})) == []
+
+
+def test_the_command_says_the_fault_and_writes_nothing(tmp_path, capsys):
+    path = changed(tmp_path, KEY_FILE, "key_file: sk-of-this-test")
+    assert compile_main(["--profile", path, "--out", str(tmp_path / "pipeline.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("1 fault in the input:") and "teacher_generation.endpoint.key_file" in said
+    assert "sk-of" not in said and not (tmp_path / "pipeline.yaml").exists()
 
 
 def test_a_cluster_profile_names_the_way_to_run_it():
