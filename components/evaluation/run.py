@@ -18,16 +18,18 @@ import numpy as np
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
-from components.avatar.agent.metrics import Judged, Rate, episode_metrics, paired_difference, paired_qualities
+from components.avatar.agent.metrics import Rate
 from components.avatar.agent.surfaces import Surfaces
 from components.avatar.agent.transcript import transcript_row
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
 from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
-from components.evaluation.playing import play
+from components.evaluation.naming import judge_names
+from components.evaluation.playing import Played, play
 from components.evaluation.settings import Decoding, Settings
 from components.evaluation.suites import Suites, build_suites
+from components.evaluation.summary import leads, summarise
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
@@ -60,7 +62,7 @@ def run(
         "seed": seed,
         "sizes": {name: len(s) for name, s in suites.by_name().items()},
     }
-    judged: dict[tuple[str, Decoding], dict[str, list[Judged]]] = {}
+    judged: dict[tuple[str, Decoding], Played] = {}
     cases_path = output / "cases.jsonl"
     cases_path.unlink(missing_ok=True)
     for arm, folder in models.items():
@@ -68,14 +70,21 @@ def run(
         chat = Chat(tokenizer)
         report["models"][arm] = {}
         free = TransformersClient(model, tokenizer, batch_size=settings.batch_size)
+        constrained = TransformersClient(model, tokenizer, decoding="constrained", batch_size=settings.batch_size)
         general = _general(free, chat, world.harness, prompts, settings, progress, arm)
         for decoding in settings.decodings:
-            client = TransformersClient(model, tokenizer, decoding=decoding, batch_size=settings.batch_size)
+            client = free if decoding == "free" else constrained
             label = f"{arm} {decoding}"
             earlier = judged.get((arm, "free"))
             played = play(client, chat, world, suites, settings, seed, progress, label, earlier)
             judged[arm, decoding] = played
-            report["models"][arm][decoding] = _summary(played, frozenset(seen.names), general, seed)
+            named = {
+                suite: judge_names(
+                    episodes, constrained if client is free else None, max_new_tokens=settings.max_new_tokens
+                )
+                for suite, episodes in played.items()
+            }
+            report["models"][arm][decoding] = summarise(played, named, frozenset(seen.names), general, seed)
             if settings.latency_cases:
                 report["models"][arm][decoding] |= _latency(
                     client, chat, world, suites.t1[: settings.latency_cases], settings
@@ -84,44 +93,9 @@ def run(
                 for row in _rows(played, suites, arm, decoding):
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
         del model
-    report["leads"] = _leads(judged, settings, seed)
+    report["leads"] = leads(judged, seed)
     write_json(output / "evaluation.json", _finite(report))
     return _flat(report)
-
-
-def _summary(played: dict[str, list[Judged]], known: frozenset[str], general: Rate, seed: int) -> dict[str, Any]:
-    """Metrics of the union of T1 and T2 under their own names, quality per suite as T1, T2, T3, and the paired gap."""
-    rates = {
-        f"{suite}.{name}": value
-        for suite, episodes in played.items()
-        for name, value in episode_metrics(episodes, known).items()
-    }
-    rates |= episode_metrics([e for episodes in played.values() for e in episodes], known)
-    rates |= {suite: rates[f"{suite}.quality"] for suite in played} | {"general": general}
-    gap = paired_difference(*paired_qualities(played["T1"], played["T2"]), seed=seed)
-    return {
-        **{name: {"value": value, "n": n} for name, (value, n) in rates.items()},
-        "gap": {"value": gap.value, "ci": [gap.low, gap.high], "n": gap.n},
-    }
-
-
-def _leads(
-    judged: dict[tuple[str, Decoding], dict[str, list[Judged]]], settings: Settings, seed: int
-) -> dict[str, Any]:
-    """Paired difference in T2 quality of every arm over `fixed_sft`, by decoding."""
-    leads: dict[str, Any] = {}
-    for (arm, decoding), played in judged.items():
-        if arm != "fixed_sft" and ("fixed_sft", decoding) in judged:
-            for suite in ("T1", "T2"):
-                difference = paired_difference(
-                    *paired_qualities(played[suite], judged["fixed_sft", decoding][suite]), seed=seed
-                )
-                leads.setdefault(arm, {}).setdefault(decoding, {})[suite] = {
-                    "value": difference.value,
-                    "ci": [difference.low, difference.high],
-                    "n": difference.n,
-                }
-    return leads
 
 
 def _general(
@@ -169,7 +143,7 @@ def _latency(
     }
 
 
-def _rows(played: dict[str, list[Judged]], suites: Suites, arm: str, decoding: str) -> list[dict[str, Any]]:
+def _rows(played: Played, suites: Suites, arm: str, decoding: str) -> list[dict[str, Any]]:
     starts = suites.by_name()
     return [
         transcript_row(

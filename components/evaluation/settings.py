@@ -14,6 +14,9 @@ class Settings(Frozen):
 
     cases: int = Field(default=200, ge=1)
     robustness_cases: int = Field(default=60, ge=0)
+    pass_cases: int = Field(default=0, ge=0)
+    """Cases of T2 that are played under two more held-out harness states: `pass3` is the share solved under all three
+    (pass^3 of tau-bench, with harness states in the place of trials)."""
     general_prompts: int = Field(default=120, ge=0)
     latency_cases: int = Field(default=12, ge=0)
     """Episodes answered one at a time, for the latency of a single viewer's turn."""

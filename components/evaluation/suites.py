@@ -24,14 +24,17 @@ PERMANENT = 99  # more calls than any episode makes
 
 @dataclass(frozen=True)
 class Suites:
-    """`t1[i]` and `t2[i]` are one scenario under two harnesses."""
+    """`t1[i]` and `t2[i]` are one scenario under two harnesses; `again[2 * i]` and `again[2 * i + 1]` are the first of
+    them under two more held-out states."""
 
     t1: list[Start]
     t2: list[Start]
     t3: list[Start]
+    again: list[Start]
 
     def by_name(self) -> dict[str, list[Start]]:
-        return {"T1": self.t1, "T2": self.t2, "T3": self.t3}
+        suites = {"T1": self.t1, "T2": self.t2, "T3": self.t3}
+        return suites | {"T2_again": self.again} if self.again else suites
 
 
 def build_suites(merchant: Merchant, settings: Settings, seed: int, seen: Surfaces) -> Suites:
@@ -41,12 +44,19 @@ def build_suites(merchant: Merchant, settings: Settings, seed: int, seen: Surfac
     families = settings.families or None
     scenarios = sample_scenarios(merchant, settings.cases, seed=seed, split="test", families=families)
     t2 = [Start(held_out(merchant.harness, rng, settings.strength, seen), scenario) for scenario in scenarios]
-    _check_unseen([start.harness for start in t2], merchant.harness, seen)
+    more = random.Random(f"suites:{seed}:again")  # its own: the other suites do not depend on how many these are
+    again = [
+        Start(held_out(merchant.harness, more, settings.strength, seen), scenario)
+        for scenario in scenarios[: settings.pass_cases]
+        for _ in range(2)
+    ]
+    _check_unseen([start.harness for start in (*t2, *again)], merchant.harness, seen)
     robustness = sample_scenarios(merchant, settings.robustness_cases, seed=seed + 1, split="test", families=families)
     return Suites(
         t1=[Start(merchant.harness, scenario) for scenario in scenarios],
         t2=t2,
         t3=[disturbed(merchant.harness, scenario, number, rng) for number, scenario in enumerate(robustness)],
+        again=again,
     )
 
 
