@@ -27,7 +27,7 @@ from components.integrations.progress import Progress
 from components.integrations.training import load_for_generation
 
 DECODINGS: tuple[Decoding, ...] = ("free", "constrained")
-NEW_TOKENS = 128  # of one turn; the longest gold call of ordinary length has about 100
+NEW_TOKENS = 160  # of one turn: every gold call fits (the longest has about 145)
 CONTEXT = 2048  # tokens that the base model was trained on
 HABIT = 450  # tokens of a prompt in this project's training data: longer ones are counted
 CHUNK = 64  # prompts between two lines of progress
