@@ -8,7 +8,7 @@ from components.avatar.simulator.claims import Claims
 from components.avatar.simulator.facts import ResultFacts
 from components.avatar.simulator.families import Requirement
 from components.avatar.simulator.turn import Turn
-from components.avatar.simulator.types import Reply
+from components.avatar.simulator.types import Moment, Reply
 
 
 def score_reply(
@@ -58,5 +58,11 @@ def score_reply(
         fabricated=verdict.fabricated,
         unavailable=verdict.unavailable,
         seconds=seconds,
+        moment=Moment(
+            at_s=turn.started,
+            unavailable=tuple(state.need.key for state in turn.needs if not (state.available or state.ok)),
+            tried=attempted,
+            skill_missing=any(hook.check == HookCheck.SKILL_LOADED for hook in broken),
+        ),
     )
     return score, reply

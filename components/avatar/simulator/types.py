@@ -63,6 +63,18 @@ class CallRecord:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """What held when a reply was given. With scenario and catalogue a judge of its text needs no more: the stream stands
+    still while a message is answered, so its second says its state.
+    """
+
+    at_s: float = 0.0  # simulated second at which the viewer's message came
+    unavailable: tuple[Capability, ...] = ()  # first-choice lookups of the facts that could not be had
+    tried: bool = True  # a lookup was made, or none was within reach
+    skill_missing: bool = False  # a hook asks for the right skill, which could be loaded and was not
+
+
+@dataclass(frozen=True)
 class Reply:
     """One final reply to one viewer message and what the verifiers found."""
 
@@ -78,6 +90,7 @@ class Reply:
     fabricated: bool  # stated a fact that could not be had (outage)
     unavailable: bool  # the required fact could not be had: the right reply says so
     seconds: float  # simulated
+    moment: Moment = Moment()
 
 
 @dataclass(frozen=True)
