@@ -19,6 +19,10 @@ TRACKING_URI ?= sqlite:///$(CURDIR)/runs/mlflow.db
 MLFLOW_PORT ?= 5000
 PYTEST ?=
 FUZZ_SECONDS ?= 60
+SEEDS ?= 0 1 2
+FROM ?=
+MODELS ?=
+BENCHMARK ?=
 
 # The environment is as new as the content of pyproject.toml (and TORCH), whatever the dates of the files say.
 STAMP := $(VENV)/.installed-$(shell { cat pyproject.toml; echo '$(TORCH)'; } | sha256sum | cut -c1-16)
@@ -89,6 +93,12 @@ typecheck: setup  ## pyright on components and pipelines
 .PHONY: benchmark-domain
 benchmark-domain: setup  ## Simulator and augmentation speed without a model: RUN_DIR/domain.json
 	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.avatar.simulator benchmark --out $(or $(RUN_DIR),runs)/domain.json
+
+.PHONY: benchmark-hat benchmark-bfcl
+benchmark-hat: setup  ## Train and evaluate the method's arms: RUN_DIR/hat.json (SEEDS='0 1 2', FROM=RUN_DIR takes a run's models)
+	@$(PY) -m pipelines.benchmark --profile $(PROFILE) --seeds $(SEEDS) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(if $(FROM),--from $(FROM)) $(BENCHMARK)
+benchmark-bfcl: setup  ## Tool calling outside live commerce: RUN_DIR/bfcl.json of MODELS='base=DIR hat=DIR'
+	@$(PY) -m components.evaluation.bfcl --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
 
 .PHONY: canary-validate
 canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json and its report.html

@@ -25,6 +25,7 @@ from components.avatar.errors import Fault, InputError, SystemFault
 from components.integrations.metrics import read_json, write_json
 from components.integrations.progress import duration
 from components.integrations.task import Context, is_complete, read_states
+from pipelines.environment import step_environment
 from pipelines.profile import Profile, load_profile
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +82,8 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
     refuse_cluster_profile(profile)
     print(f"checking the inputs of profile {profile.name} ...", flush=True)
     prepared = preflight(profile, run_dir, CACHE)
-    _quiet_libraries()
+    os.environ.update(step_environment())
+    warnings.filterwarnings("ignore", message=r".*have no effect in the current local runner.*")
 
     from pipelines.digests import code_digest
     from pipelines.estimate import estimate, measure_gflops
@@ -210,23 +212,6 @@ def _forget_incomplete(run_dir: Path) -> None:
         folder = run_dir / state.output
         if state.status == "succeeded" and folder.exists() and not is_complete(folder):
             folder.rename(folder.with_name(f"{folder.name}.incomplete-{time.time_ns()}"))
-
-
-def _quiet_libraries() -> None:
-    """Environment of the step processes: unbuffered lines, no progress bars in a pipe, no telemetry, no look-ups in a
-    hub.
-    """
-    os.environ.update(
-        PYTHONUNBUFFERED="1",
-        PYTHONFAULTHANDLER="1",  # a crash in native code names its place in run.log
-        TQDM_DISABLE="1",
-        TOKENIZERS_PARALLELISM="false",
-        HF_HUB_OFFLINE="1",
-        HF_HUB_DISABLE_PROGRESS_BARS="1",
-        GX_ANALYTICS_ENABLED="false",
-        MLFLOW_DISABLE_TELEMETRY="true",
-    )
-    warnings.filterwarnings("ignore", message=r".*have no effect in the current local runner.*")
 
 
 def _interrupt(*_: object) -> None:

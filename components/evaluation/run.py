@@ -18,7 +18,7 @@ import numpy as np
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
-from components.avatar.agent.metrics import Rate
+from components.avatar.agent.metrics import rate
 from components.avatar.agent.surfaces import Surfaces
 from components.avatar.agent.transcript import transcript_row
 from components.avatar.agent.transformers_client import TransformersClient
@@ -59,6 +59,7 @@ def run(
     prompts = sample_general_prompts(settings.general_prompts, seed=seed, split="test")
     report: dict[str, Any] = {
         "models": {},
+        "general": {},  # arm -> 1 or 0 by prompt: for paired differences between arms
         "seed": seed,
         "sizes": {name: len(s) for name, s in suites.by_name().items()},
     }
@@ -71,7 +72,8 @@ def run(
         report["models"][arm] = {}
         free = TransformersClient(model, tokenizer, batch_size=settings.batch_size)
         constrained = TransformersClient(model, tokenizer, decoding="constrained", batch_size=settings.batch_size)
-        general = _general(free, chat, world.harness, prompts, settings, progress, arm)
+        fulfilled = _general(free, chat, world.harness, prompts, settings, progress, arm)
+        report["general"][arm] = [int(flag) for flag in fulfilled]
         for decoding in settings.decodings:
             client = free if decoding == "free" else constrained
             label = f"{arm} {decoding}"
@@ -84,7 +86,7 @@ def run(
                 )
                 for suite, episodes in played.items()
             }
-            report["models"][arm][decoding] = summarise(played, named, frozenset(seen.names), general, seed)
+            report["models"][arm][decoding] = summarise(played, named, frozenset(seen.names), rate(fulfilled), seed)
             if settings.latency_cases:
                 report["models"][arm][decoding] |= _latency(
                     client, chat, world, suites.t1[: settings.latency_cases], settings
@@ -106,24 +108,24 @@ def _general(
     settings: Settings,
     progress: Progress,
     arm: str,
-) -> Rate:
-    """Share of general prompts of which every constraint holds. No tools in the prompt, the base model's own
-    template, greedy.
+) -> list[bool]:
+    """Whether every constraint of each general prompt holds. No tools in the prompt, the base model's own template,
+    greedy.
 
     `harness` only fills the client's signature: free decoding does not look at it.
     """
     ids = [
         chat.messages_ids([{"role": "user", "content": prompt.text}], add_generation_prompt=True) for prompt in prompts
     ]
-    fulfilled = 0
+    fulfilled: list[bool] = []
     for first in range(0, len(prompts), settings.batch_size):
         batch = slice(first, first + settings.batch_size)
         answers = client.generate(
             ids[batch], [harness] * len(ids[batch]), max_new_tokens=settings.general_new_tokens, temperature=0.0
         )
-        fulfilled += sum(p.fulfilled(a.text) for p, a in zip(prompts[batch], answers, strict=True))
+        fulfilled += [p.fulfilled(a.text) for p, a in zip(prompts[batch], answers, strict=True)]
         progress.update(min(batch.stop, len(prompts)), len(prompts), model=arm, suite="general")
-    return (fulfilled / len(prompts) if prompts else float("nan"), len(prompts))
+    return fulfilled
 
 
 def _latency(

@@ -13,6 +13,8 @@ from components.integrations.metrics import read_json
 from components.integrations.progress import duration
 from components.integrations.task import read_states
 from pipelines.report import plots
+from pipelines.report.benchmark import FILE as BENCHMARK_FILE
+from pipelines.report.benchmark import read_benchmark
 from pipelines.report.rollouts import rollout_viewer
 from pipelines.report.table import COLUMNS, format_metric, result_rows
 from pipelines.report.validation import FILE, read_validation
@@ -62,6 +64,7 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
         plots=[Markup(svg) for svg in _plots(run_dir, summary) if svg],
         canary=_canary(run_dir),
         validation=read_validation(run_dir),
+        benchmark=read_benchmark(run_dir),
         rollouts=rollout_viewer(
             _jsonl(run_dir, "evaluation", "cases.jsonl"), _jsonl(run_dir, "simulator_rl", "rollouts.jsonl")
         ),
@@ -71,17 +74,21 @@ def write_report(run_dir: Path, summary: dict[str, Any], lineage: dict[str, str]
 
 
 def rewrite_report(folder: Path) -> Path:
-    """Write the report of a run folder again, or, where no run ended, of the canary's validation alone.
+    """Write the report of a run folder again, or, where no run ended, of the arms' benchmark or the canary's
+    validation.
 
-    Raises InputError when the folder holds neither.
+    Raises InputError when the folder holds none of them.
     """
     if (folder / "summary.json").is_file():
         return write_report(
             folder, read_json(folder / "summary.json"), read_json(folder / "run.json").get("inputs", {})
         )
-    validation = read_validation(folder)
+    validation, benchmark = read_validation(folder), read_benchmark(folder)
+    if benchmark is not None:
+        return _write(folder, "benchmark_page.jinja", benchmark=benchmark)
     if validation is None:
-        raise InputError([Fault(str(folder), "folder", "no summary.json", f"the folder of a run, or one with {FILE}")])
+        allowed = f"the folder of a run, or one with {BENCHMARK_FILE} or {FILE}"
+        raise InputError([Fault(str(folder), "folder", "no summary.json", allowed)])
     return _write(folder, "validation_page.jinja", validation=validation)
 
 
