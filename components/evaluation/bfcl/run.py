@@ -19,7 +19,7 @@ from components.avatar.agent.types import Generation
 from components.evaluation.bfcl.checker import Verdict
 from components.evaluation.bfcl.data import VERSION, Case
 from components.evaluation.bfcl.judge import judge
-from components.evaluation.bfcl.results import Outcome, summarise
+from components.evaluation.bfcl.results import BASELINE, Outcome, lead, summarise
 from components.evaluation.bfcl.surface import Surface, clean_surface, perturbed_surface
 from components.evaluation.settings import Decoding
 from components.integrations.metrics import write_json
@@ -55,7 +55,15 @@ def run(
         (case, [clean_surface(case), *(perturbed_surface(case, number, seed) for number in range(variants))])
         for case in cases
     ]
-    report: dict[str, Any] = {"arms": {}, "prompts": {}, "variants": variants, "seed": seed, "wheel": VERSION}
+    report: dict[str, Any] = {
+        "arms": {},
+        "leads": {},
+        "prompts": {},
+        "variants": variants,
+        "seed": seed,
+        "wheel": VERSION,
+    }
+    outcomes: dict[tuple[str, Decoding], list[Outcome]] = {}
     output.mkdir(parents=True, exist_ok=True)
     with (output / "cases.jsonl").open("w", encoding="utf-8") as file:
         for arm, folder in models.items():
@@ -67,9 +75,14 @@ def run(
                 client = TransformersClient(model, tokenizer, decoding=decoding)
                 turns = _generate(client, prompts, turns, progress, f"{arm} {decoding}")
                 verdicts = [judge(p.case, p.surface, t.text) for p, t in zip(prompts, turns, strict=True)]
-                report["arms"][arm][decoding] = summarise(_outcomes(prompts, verdicts), seed)
+                outcomes[arm, decoding] = _outcomes(prompts, verdicts)
+                report["arms"][arm][decoding] = summarise(outcomes[arm, decoding], seed)
                 for prompt, turn, verdict in zip(prompts, turns, verdicts, strict=True):
                     file.write(json.dumps(_row(arm, decoding, prompt, turn, verdict), ensure_ascii=False) + "\n")
+    for (arm, decoding), own in outcomes.items():
+        if arm != BASELINE and (BASELINE, decoding) in outcomes:
+            report["leads"].setdefault(arm, {})[decoding] = lead(own, outcomes[BASELINE, decoding], seed)
+    report |= {"variants": variants, "seed": seed, "wheel": VERSION}
     report["seconds"] = time.perf_counter() - started
     write_json(output / "bfcl.json", report)
     return report

@@ -4,7 +4,7 @@ import pytest
 
 from components.evaluation.bfcl.checker import Verdict
 from components.evaluation.bfcl.data import Category
-from components.evaluation.bfcl.results import Outcome, summarise, table
+from components.evaluation.bfcl.results import Outcome, lead, summarise, table
 
 R, W = Verdict.RIGHT, Verdict.WRONG_VALUE
 
@@ -50,13 +50,28 @@ def test_a_model_that_never_calls_has_no_gap_on_irrelevance_either() -> None:
 def test_a_category_without_cases_has_no_figures() -> None:
     figures = summarise([outcome("simple_python", R, R)], seed=0)
     empty = figures["categories"]["multiple"]
-    assert empty["clean"] == {"value": None, "n": 0} and empty["gap"] is None and empty["gap_why"] == "no case"
+    assert empty["clean"] == {"value": None, "n": 0} and empty["gap"] is None and empty["gap_why"] == "clean accuracy: no case"
 
 
 def test_the_table_says_why_there_is_no_gap() -> None:
     outcomes = [outcome("simple_python", R, W), outcome("simple_python", R, R), outcome("multiple", W, W)]
-    text = table({"arms": {"hat": {"free": summarise(outcomes, seed=0)}}})
+    leads = {"hat": {"free": lead(outcomes[:1], outcomes[1:2], seed=0)}}
+    text = table({"arms": {"hat": {"free": summarise(outcomes, seed=0)}}, "leads": leads})
     rows = {line.split()[2]: line for line in text.splitlines()[1:]}
     assert "100.0%" in rows["simple_python"] and "+50.0 [+0.0, +100.0]" in rows["simple_python"]
     assert "none: clean accuracy is 0.0%, below 20%" in rows["multiple"]
-    assert "none: no case" in rows["irrelevance"]
+    assert "none: clean accuracy: no case" in rows["irrelevance"]
+    assert "hat free, calls that failed, clean: wrong_value 1; perturbed: wrong_value 2" in text
+    assert "hat - fixed_sft, free, calls: clean +0.0 [+0.0, +0.0], perturbed -100.0 [-100.0, -100.0]" in text
+
+
+def test_a_lead_pairs_the_cases_that_both_models_have() -> None:
+    def case(name: str, category: Category, clean: Verdict, *perturbed: Verdict) -> Outcome:
+        return Outcome(name, category, clean, perturbed)
+
+    ours = [case("a", "multiple", R, R, R), case("b", "multiple", W, R, W), case("c", "irrelevance", R, R, R)]
+    theirs = [case("b", "multiple", R, W, W), case("a", "multiple", W, W, R), case("c", "irrelevance", W, W, W)]
+    found = lead([*ours, case("d", "multiple", R, R, R)], theirs, seed=0)
+    assert (found["clean"]["value"], found["perturbed"]["value"]) == (0.0, 0.5)
+    assert found["clean"]["n"] == found["perturbed"]["n"] == 2
+    assert lead(ours[2:], theirs[2:], seed=0) == {}
