@@ -1,0 +1,223 @@
+"""What changed: the merchants' folders below a folder or an S3 prefix, each with a cheap fingerprint and, where that
+changed, its content.
+
+A fingerprint costs one stat a file (or one listing of 1,000 keys a request) and may change without the content; only
+the digest of the content says that a merchant changed. Hidden files and editors' backups are no part of a merchant.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from components.avatar.errors import Fault, InputError, SystemFault, file_fault
+from components.integrations.objects import open_objects
+from components.integrations.storage import describe
+
+_NAME = re.compile(r"\w[\w.-]{0,79}")
+_SETTLED_NS = 1_000_000_000  # a file written this shortly before the look may be written again within one clock tick
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Fingerprints by merchant; `faults` says in words which folders could not be looked at, and why."""
+
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    def look(self) -> Looked:
+        """Raises SystemFault when nothing at all can be seen."""
+        ...
+
+    def take(self, merchant: str, target: Path) -> str:
+        """Copy the merchant's content to `target`, replacing what is there; its digest, that of storage.describe.
+
+        Raises SystemFault when it cannot be read now, InputError when it never can.
+        """
+        ...
+
+
+class FolderSource:
+    """Sub-folders of `root`; a link to a merchant's folder is followed, links to folders further down are not."""
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise InputError([Fault("command line", "--merchants", f"{root}: no such folder", "a folder of folders")])
+        if (root / "harness.yaml").is_file():
+            raise InputError(
+                [
+                    Fault(
+                        "command line", "--merchants", f"{root}: one merchant's folder", f"the one above: {root.parent}"
+                    )
+                ]
+            )
+        self.root = root
+
+    def look(self) -> Looked:
+        looked = Looked()
+        try:
+            names = sorted(entry.name for entry in os.scandir(self.root) if entry.is_dir() and _counts(entry.name))
+        except OSError as error:
+            raise SystemFault(f"{self.root} cannot be listed: {error.strerror}") from error
+        for name in names:
+            if not _NAME.fullmatch(name):
+                looked.faults[name] = (
+                    f"{name!r} cannot be a merchant's name: letters, digits, '.', '_', '-', at most 80"
+                )
+                continue
+            try:
+                fingerprint = _fingerprint(self.root / name)
+            except FileNotFoundError:  # being edited: the next look shows it
+                continue
+            except OSError as error:
+                looked.faults[name] = f"{name} cannot be read: {error.strerror}: {error.filename}"
+                continue
+            if fingerprint:
+                looked.fingerprints[name] = fingerprint
+        return looked
+
+    def take(self, merchant: str, target: Path) -> str:
+        with _Arriving(target) as arriving:
+            try:
+                for path, _ in _files(str(self.root / merchant)):
+                    (arriving / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(self.root / merchant / path, arriving / path)
+            except OSError as error:
+                raise SystemFault(f"{merchant} cannot be copied: {error.strerror}: {error.filename}") from error
+            return describe(arriving).digest
+
+
+class S3Source:
+    """The first path segments below `uri`; endpoint and credentials are those of the AWS chain."""
+
+    def __init__(self, uri: str) -> None:
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        if not bucket:
+            raise InputError([Fault("command line", "--merchants", uri, "s3://bucket[/prefix]")])
+        self.uri = uri.rstrip("/")
+        self._bucket, self._prefix = bucket, f"{prefix.strip('/')}/".lstrip("/")
+        self._objects = open_objects(self.uri)
+        config = Config(
+            region_name=os.environ.get("AWS_DEFAULT_REGION", "us-east-1"),
+            retries={"max_attempts": 4, "mode": "standard"},
+            connect_timeout=10,
+            read_timeout=60,
+            s3={"addressing_style": "path"},
+        )
+        self._client = boto3.client("s3", config=config)
+
+    def look(self) -> Looked:
+        """One listing; entity tags stand for the content."""
+        looked, hashes = Looked(), {}
+        for key, size, tag in self._listed(self._prefix):
+            merchant, separator, path = key.partition("/")
+            if not separator or not all(map(_counts, (merchant, *path.split("/")))):
+                continue
+            if not _NAME.fullmatch(merchant):
+                looked.faults[merchant] = f"{merchant!r} cannot be a merchant's name: letters, digits, '.', '_', '-'"
+                continue
+            hashes.setdefault(merchant, hashlib.sha256()).update(f"{path}\0{size}\0{tag}\0".encode())
+        looked.fingerprints.update({merchant: value.hexdigest() for merchant, value in hashes.items()})
+        return looked
+
+    def take(self, merchant: str, target: Path) -> str:
+        with _Arriving(target) as arriving:
+            for path, _, _ in self._listed(f"{self._prefix}{merchant}/"):
+                if not all(map(_counts, path.split("/"))):
+                    continue
+                (arriving / path).parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._objects.download(f"{merchant}/{path}", arriving / path)
+                except KeyError:
+                    raise SystemFault(f"{self.uri}/{merchant}/{path} went away while it was read") from None
+                except OSError as error:  # a key that is a file's name and a folder's name at once
+                    raise InputError(
+                        [file_fault(f"{self.uri}/{merchant}/{path}", str(error), "a key that can be a file's path")]
+                    ) from error
+            try:
+                return describe(arriving).digest
+            except InputError:
+                raise SystemFault(f"{self.uri}/{merchant} went away while it was read") from None
+
+    def _listed(self, prefix: str) -> Iterator[tuple[str, int, str]]:
+        """Key below `prefix`, bytes and entity tag of every object there."""
+        try:
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+            for page in pages:
+                for row in page.get("Contents", ()):
+                    yield row["Key"].removeprefix(prefix), row["Size"], row["ETag"]
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "unknown error")
+            raise SystemFault(f"{self.uri} cannot be listed: {code}") from None
+        except BotoCoreError as error:
+            raise SystemFault(f"{self.uri} cannot be listed: {type(error).__name__}: {error}") from None
+
+
+def open_source(merchants: str) -> Source:
+    """Raises InputError for a place that can hold no merchants."""
+    if merchants.startswith("s3://"):
+        return S3Source(merchants)
+    if "://" in merchants:
+        raise InputError([Fault("command line", "--merchants", merchants, "a folder or s3://bucket[/prefix]")])
+    return FolderSource(Path(merchants).resolve())
+
+
+class _Arriving:
+    """A new folder that takes `target`'s place when the block ends well."""
+
+    def __init__(self, target: Path) -> None:
+        self._target, self._new = target, target.with_name(f".{target.name}.new")
+
+    def __enter__(self) -> Path:
+        shutil.rmtree(self._new, ignore_errors=True)
+        self._new.mkdir(parents=True)
+        return self._new
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            shutil.rmtree(self._target, ignore_errors=True)
+            self._new.rename(self._target)
+        else:
+            shutil.rmtree(self._new, ignore_errors=True)
+
+
+def _counts(name: str) -> bool:
+    """Also false for the empty and the dotted segments of odd keys, which would lead out of the folder."""
+    return name != "" and not name.startswith(".") and not name.endswith("~")
+
+
+def _files(folder: str, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Path and stat of every file that counts; os.scandir, since this is all that a look at 1,000 folders costs."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if not _counts(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{below}{entry.name}/")
+            elif entry.is_file():
+                yield below + entry.name, entry.stat()
+
+
+def _fingerprint(folder: Path) -> str:
+    """ "" for a folder without files. The change time is part of it, because a program can set back the modification
+    time but not that one.
+    """
+    hashed, newest, count = hashlib.sha256(), 0, 0
+    for path, stat in _files(str(folder)):
+        hashed.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0{stat.st_ino}\0".encode())
+        newest, count = max(newest, stat.st_ctime_ns), count + 1
+    if not count:
+        return ""
+    now = time.time_ns()
+    return hashed.hexdigest() + (f"@{now}" if now - newest < _SETTLED_NS else "")
