@@ -4,28 +4,47 @@ python -m pipelines.submit --host https://kfp.example --profile h20
 """
 
 import argparse
+import re
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.avatar.errors import Fault, InputError
+import yaml
+from kfp_server_api import V2beta1Run, V2beta1RuntimeConfig
+
+from components.avatar.errors import Fault, InputError, SystemFault
+from components.avatar.harness.schema import content_digest
 from components.avatar.simulator.merchant import load_merchant
 from components.integrations.storage import Store
 from components.integrations.task import Context
 from pipelines.compile import compile_pipeline
 from pipelines.dag import PIPELINE
 from pipelines.digests import code_digest
-from pipelines.profile import Cluster, Profile, load_profile
+from pipelines.kubeflow import FINISHED, PipelineServer
+from pipelines.profile import Cluster, Profile, load_profile, unmounted_keys
 
 
-def cluster_of(profile: Profile, host: str) -> Cluster:
-    """The profile's cluster section. Raises InputError when it has none or no host is given."""
-    faults = []
+@dataclass(frozen=True)
+class Submission:
+    """`started` is False when a run of the very same pipeline and arguments was going already."""
+
+    run_id: str
+    started: bool
+
+
+def cluster_of(profile: Profile, host: str, also: Sequence[Fault] = ()) -> Cluster:
+    """The profile's cluster section. Raises InputError with the faults `also` and all that keeps the profile from
+    running on a cluster: no host, no store, no images, a key that no secret holds.
+    """
+    faults = [*also, *unmounted_keys(profile)]
     if not profile.storage_uri:
         faults.append(Fault(f"profile {profile.name}", "storage_uri", "missing", "s3://... that the pods can reach"))
-    if not host:
-        faults.append(Fault("command line", "KFP_HOST", "(nothing)", "the address of a Kubeflow Pipelines server"))
+    if not re.fullmatch(r"https?://[^\s@?#/]+(/[^\s?#]*)?", host):
+        allowed = "the address of a Kubeflow Pipelines server, http(s)://..., without a user"
+        faults.append(Fault("command line", "KFP_HOST", "(nothing)" if not host else "no such address", allowed))
     if profile.cluster is None:
         faults.append(Fault(f"profile {profile.name}", "cluster", "missing", "a profile for Kubernetes, such as h20"))
     elif any("sha256:" + "0" * 64 in image for image in profile.cluster.images.model_dump().values()):
@@ -35,6 +54,17 @@ def cluster_of(profile: Profile, host: str) -> Cluster:
     if faults or profile.cluster is None:
         raise InputError(faults)
     return profile.cluster
+
+
+def merchant_faults(profile: Profile) -> Sequence[Fault]:
+    """What is wrong with a merchant folder on this machine, so that it stops here and not in a pod."""
+    if profile.merchant.startswith("s3://"):
+        return ()
+    try:
+        load_merchant(Path(profile.merchant))
+    except InputError as error:
+        return error.faults
+    return ()
 
 
 def arguments(profile: Profile) -> dict[str, Any]:
@@ -50,7 +80,6 @@ def arguments(profile: Profile) -> dict[str, Any]:
     )
     merchant = profile.merchant
     if not merchant.startswith("s3://"):
-        load_merchant(Path(merchant))  # a bad folder stops here, not in a pod
         merchant = Store(profile.storage_uri).put(Path(merchant)).uri
     return {
         "merchant": merchant,
@@ -61,26 +90,41 @@ def arguments(profile: Profile) -> dict[str, Any]:
     }
 
 
-def submit(profile: Profile, host: str) -> str:
-    """Start one run; returns its id. Raises InputError for a profile that cannot run on a cluster."""
-    import kfp
-
-    cluster = cluster_of(profile, host)
+def pipeline_spec(profile: Profile) -> dict[str, Any]:
+    """The compiled pipeline and its Kubernetes settings in the form of the API (a run's `pipeline_spec`)."""
     with tempfile.TemporaryDirectory() as folder:
-        package = compile_pipeline(profile, Path(folder) / "pipeline.yaml")
-        run = kfp.Client(host=host, namespace=cluster.namespace).create_run_from_pipeline_package(
-            str(package),
-            arguments=arguments(profile),
-            run_name=f"{PIPELINE}-{profile.name}",
-            namespace=cluster.namespace,
-            experiment_name=profile.experiment,
-            service_account=cluster.service_account,
-        )
-    return str(run.run_id)
+        text = compile_pipeline(profile, Path(folder) / "pipeline.yaml").read_text(encoding="utf-8")
+    pipeline, platform = yaml.safe_load_all(text)
+    return {"pipeline_spec": pipeline, "platform_spec": platform}
+
+
+def submit(profile: Profile, host: str) -> Submission:
+    """Start one run, unless one of the very same pipeline and arguments is going.
+
+    A run's description holds the digest of what it runs. So a run whose answer was lost is found, by this call or by
+    the same command later, and never doubled. Raises InputError for a profile that cannot run on a cluster,
+    SystemFault when the store or the server fails.
+    """
+    cluster = cluster_of(profile, host, merchant_faults(profile))
+    spec, parameters = pipeline_spec(profile), arguments(profile)
+    server = PipelineServer(host, cluster.namespace)
+    run = V2beta1Run(
+        display_name=f"{PIPELINE}-{profile.name}",
+        description=f"pipeline and arguments {content_digest([spec, parameters, cluster.service_account])}",
+        experiment_id=server.experiment(profile.experiment),
+        pipeline_spec=spec,
+        runtime_config=V2beta1RuntimeConfig(parameters=parameters),
+        service_account=cluster.service_account,
+    )
+    known = server.runs(run)
+    going = [run_id for run_id, row in known.items() if row.state not in FINISHED]
+    if going:
+        return Submission(going[0], started=False)
+    return Submission(server.start_run(run, known), started=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status 0, or 2 for bad input."""
+    """Exit status 0, 1 when the store or the server fails, or 2 for bad input."""
     parser = argparse.ArgumentParser(
         prog="python -m pipelines.submit", description="Submit a run to Kubeflow Pipelines."
     )
@@ -88,11 +132,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--profile", default="h20")
     options = parser.parse_args(argv)
     try:
-        run_id = submit(load_profile(options.profile), options.host)
+        done = submit(load_profile(options.profile), options.host)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"submitted run {run_id} to {options.host}")
+    except SystemFault as error:
+        print(error, file=sys.stderr)
+        return 1
+    what = "submitted run" if done.started else "this very run is going already:"
+    print(f"{what} {done.run_id}: {options.host.rstrip('/')}/#/runs/details/{done.run_id}")
     return 0
 
 

@@ -1,11 +1,14 @@
 """Profiles: what they accept, and that all faults are said at once."""
 
+from typing import get_args
+
 import pytest
 
 from components.avatar.errors import InputError
 from pipelines.compile import main as compile_main
+from pipelines.digests import COMPONENTS
 from pipelines.preflight import refuse_cluster_profile
-from pipelines.profile import PROFILES, load_profile, unmounted_keys
+from pipelines.profile import PROFILES, StepFolder, load_profile, unmounted_keys
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PROFILES.glob("*.yaml"))])
@@ -61,6 +64,10 @@ def changed(tmp_path, old: str, new: str) -> str:
 
 MOUNT = "{name: hat-teacher, path: /var/run/secrets/hat-teacher, steps: [teacher_generation]}"
 KEY_FILE = "key_file: /var/run/secrets/hat-teacher"
+
+
+def test_a_mount_may_name_every_step_and_nothing_else():
+    assert set(get_args(StepFolder)) == {path.parent.name for path in COMPONENTS.glob("*/settings.py")}
 
 
 @pytest.mark.parametrize(
