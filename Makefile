@@ -22,6 +22,8 @@ FUZZ_SECONDS ?= 60
 SEEDS ?= 0 1 2
 FROM ?=
 MODELS ?=
+MERCHANT ?= infra/harnesses/lumi-beauty
+SURFACES ?=
 BENCHMARK ?=
 
 # The environment is as new as the content of pyproject.toml (and TORCH), whatever the dates of the files say.
@@ -94,11 +96,13 @@ typecheck: setup  ## pyright on components and pipelines
 benchmark-domain: setup  ## Simulator and augmentation speed without a model: RUN_DIR/domain.json
 	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.avatar.simulator benchmark --out $(or $(RUN_DIR),runs)/domain.json
 
-.PHONY: benchmark-hat benchmark-bfcl
+.PHONY: benchmark-hat benchmark-bfcl benchmark-edits
 benchmark-hat: setup  ## Train and evaluate the method's arms: RUN_DIR/hat.json (SEEDS='0 1 2', FROM=RUN_DIR takes a run's models)
 	@$(PY) -m pipelines.benchmark --profile $(PROFILE) --seeds $(SEEDS) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(if $(FROM),--from $(FROM)) $(BENCHMARK)
 benchmark-bfcl: setup  ## Tool calling outside live commerce: RUN_DIR/bfcl.json of MODELS='base=DIR hat=DIR'
 	@$(PY) -m components.evaluation.bfcl --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
+benchmark-edits: setup  ## Errors that held-out harness edits remove: SURFACES=FILE MODELS='fixed_sft=DIR hat=DIR' -> RUN_DIR/edits.json
+	@$(PY) -m components.evaluation.edit_test --merchant $(MERCHANT) --surfaces $(SURFACES) --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
 
 .PHONY: canary-validate
 canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json and its report.html
