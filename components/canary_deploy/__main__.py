@@ -1,4 +1,6 @@
-"""Command line of the canary: plan a rollout, decide on recorded events, replay a ledger, validate the statistics."""
+"""Command line of the canary: plan a rollout, decide on recorded events, replay a ledger, validate the statistics, and
+promote in MLflow's UI.
+"""
 
 import argparse
 import json
@@ -9,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from components.avatar.errors import Fault, InputError, SystemFault, file_fault
+from components.canary_deploy import promotion_watch
 from components.canary_deploy.config import CanaryConfig
 from components.canary_deploy.decision import Decision, decide
 from components.canary_deploy.events import EventLog
@@ -58,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, default=0)
     one.add_argument("--jobs", type=int, help="processes (default: one per core)")
     one.add_argument("--config", type=Path)
+
+    promotion_watch.add_commands(commands)
     return root
 
 
@@ -65,6 +70,8 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code: 0 done, whatever the verdict; 1 bad input, or a ledger that does not hold."""
     args = parser().parse_args(argv)
     try:
+        if args.command in promotion_watch.COMMANDS:
+            return promotion_watch.main(args)
         return {"plan": _plan, "decide": _decide, "replay": _replay, "validate": _validate}[args.command](args)
     except (InputError, SystemFault) as error:
         print(error, file=sys.stderr)

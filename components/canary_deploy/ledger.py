@@ -22,7 +22,9 @@ FIRST = "0" * 64  # `previous` of the first entry
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger. `kind` is `decision` or `cleared` (a person allows a rolled-back release again)."""
+    """One line of the ledger. `kind` is `decision`, `cleared` (a person allows a rolled-back release again), or one of
+    the promotion controller's (promotion_state.py).
+    """
 
     number: int
     kind: str
@@ -75,11 +77,11 @@ class Ledger:
             "config": config.model_dump(mode="json"),
             "evidence": evidence.to_json(),
         }
-        return self._write("decision", evidence.state.now, body)
+        return self.record("decision", evidence.state.now, body)
 
     def clear(self, canary_release: str, by: str, why: str, at: float) -> Entry:
         """Allow a rolled-back release to be tried again. A person's act: `by` names them."""
-        return self._write("cleared", at, {"canary_release": canary_release, "by": by, "why": why})
+        return self.record("cleared", at, {"canary_release": canary_release, "by": by, "why": why})
 
     def entries(self) -> Iterator[Entry]:
         """All entries, oldest first; empty when there is no file yet.
@@ -111,11 +113,11 @@ class Ledger:
         """Why a release may not be rolled out: it was rolled back and nobody cleared it since. None: it may."""
         why = None
         for entry in self.entries():
-            if entry.body["canary_release"] != canary_release:
+            if entry.body.get("canary_release") != canary_release:
                 continue
             if entry.kind == "cleared":
                 why = None
-            elif entry.body["decision"]["verdict"] == Verdict.ROLLBACK:
+            elif entry.kind == "decision" and entry.body["decision"]["verdict"] == Verdict.ROLLBACK:
                 why = f"rolled back by entry {entry.number}: {entry.body['decision']['why']}"
         return why
 
@@ -154,7 +156,8 @@ class Ledger:
                 found.append(Replayed(entry.number, entry.body["decision"], decide(evidence, config).to_json()))
         return found
 
-    def _write(self, kind: str, at: float, body: dict) -> Entry:
+    def record(self, kind: str, at: float, body: dict) -> Entry:
+        """Append an entry of any kind; on disk when this returns. Raises ValueError for NaN."""
         body = json.loads(_canonical(body))  # what a reader will see; also refuses NaN before anything is written
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab+") as file:

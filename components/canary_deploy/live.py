@@ -70,7 +70,8 @@ class Rollout:
     """What is rolled out and how it is watched.
 
     `crashes` counts processes that died, by arm; `aliases` reads back the releases that `canary` and `champion` name
-    now. `edit` changes the harness under the running services and returns its new digest (None: nothing to change).
+    now (None: they could not be read). `edit` changes the harness under the running services and returns its new
+    digest (None: nothing to change).
     """
 
     name: str
@@ -79,7 +80,7 @@ class Rollout:
     canary_release: str
     champion_release: str
     crashes: Callable[[], dict[Arm, int]]
-    aliases: Callable[[], tuple[str, str]]
+    aliases: Callable[[], tuple[str | None, str | None]]
     edit: Callable[[], str | None]
 
 

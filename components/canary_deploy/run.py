@@ -27,6 +27,11 @@ from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
 from components.integrations.weights import check_model_folder
 
+ReadBack = Callable[[str, str], tuple[str | None, str | None]]
+"""From the releases that the folders of canary and champion make now, to what the aliases `canary` and `champion` name
+now: those releases while the aliases are where the rollout found them, else the name of what they moved to; None when
+they cannot be read."""
+
 METHOD = (
     "Both arms ran as HTTP services behind the router; viewers and clock are simulated. Each arm generated its reply "
     "to each question of the deck once for each state of the harness (replies_generated); rooms that repeated a "
@@ -42,6 +47,21 @@ def run(
 
     Raises InputError for a bad folder, SystemFault when a server or the router fails for a reason of our own.
     """
+    return compare(champion, challenger, merchant, output, settings, seed, progress)
+
+
+def compare(
+    champion: Path,
+    challenger: Path,
+    merchant: Path,
+    output: Path,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+    read_back: ReadBack | None = None,
+) -> dict[str, Metric]:
+    """`run`, with `read_back` asked at each decision where the registry's aliases point. Without one the folders are
+    what `canary` and `champion` name."""
     for folder in (champion, challenger):
         check_model_folder(folder)
     live_folder = output / "live_merchant"
@@ -74,7 +94,7 @@ def run(
             canary_release=canary_release,
             champion_release=champion_release,
             crashes=crashes,
-            aliases=_watch_folders(challenger, champion, arguments),
+            aliases=_aliases(_watch_folders(challenger, champion, arguments), read_back),
             edit=lambda: edit(merchant, live_folder),
         )
         result = LiveRollout(rollout, world, output, settings, seed, progress, client).run()
@@ -84,9 +104,15 @@ def run(
     return _metrics(result, report)
 
 
+def _aliases(
+    folders: Callable[[], tuple[str, str]], read_back: ReadBack | None
+) -> Callable[[], tuple[str | None, str | None]]:
+    return folders if read_back is None else lambda: read_back(*folders())
+
+
 def _watch_folders(challenger: Path, champion: Path, arguments: ServerArguments) -> Callable[[], tuple[str, str]]:
-    """Releases that the two folders make *now*: without a registry the folders are what `canary` and `champion` name.
-    Weights are read again only when a file's size or time has changed."""
+    """Releases that the two folders make *now*: a folder that changes under a rollout is another release. Weights are
+    read again only when a file's size or time has changed."""
     known: dict[Path, tuple[list[tuple[str, int, int]], str]] = {}
 
     def read(folder: Path) -> str:
