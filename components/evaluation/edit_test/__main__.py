@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", required=True, metavar="NAME=DIR", help="the first one is the baseline")
     parser.add_argument("--edits", type=int, default=120, help="edits that are made (default: 120)")
     parser.add_argument("--cases", type=int, default=2, help="test cases of each edit (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of evolving a renamed harness (default: 2)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/edit-test"), metavar="DIR")
     options = parser.parse_args(argv)
@@ -39,7 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         set_threads()
         progress = Progress("edit_test", options.out / "progress.jsonl")
         report = edit_test(
-            merchant, models, seen, edits=options.edits, cases=options.cases, seed=options.seed, progress=progress
+            merchant,
+            models,
+            seen,
+            edits=options.edits,
+            cases=options.cases,
+            rounds=options.rounds,
+            seed=options.seed,
+            progress=progress,
         )
         write_json(options.out / "edits.json", report)
     except InputError as error:
@@ -65,6 +73,14 @@ def table(report: dict[str, Any]) -> str:
             lines.append(f"{arm:12} {decoding:12} {kind:10} {errors}   {removed}")
     for name, by in report["differences"].items():
         lines += [f"{name}, {decoding}: {_percent(cell)} points of errors removed" for decoding, cell in by.items()]
+    for arm, by in report["rounds"].items():
+        for decoding, told in by.items():
+            accepted = sum(step["accepted"] for step in told["rounds"])
+            quality = f"{100 * told['quality_before']:.1f}% -> {100 * told['quality_after']:.1f}%"
+            lines.append(
+                f"{arm:12} {decoding:12} {accepted} of {len(told['rounds'])} rounds accepted: quality {quality}, "
+                f"{_percent(told['difference'])} (n={told['difference']['n']})"
+            )
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ over all edits that help the oracle; intervals are bootstrapped over edits, sinc
 independent draws.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,13 @@ from components.avatar.agent.episode import Actor, Start, run_episodes
 from components.avatar.agent.surfaces import Surfaces
 from components.avatar.agent.transformers_client import Decoding, TransformersClient
 from components.avatar.errors import Fault, InputError
+from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant
+from components.avatar.simulator.sampling import sample_scenarios
+from components.avatar.simulator.scenario import Scenario
 from components.evaluation.edit_test.edits import KINDS, Edit, make_edits
+from components.evaluation.edit_test.rounds import Play, evolve
+from components.evaluation.suites import held_out
 from components.integrations.progress import Progress
 from components.integrations.training import load_for_generation
 
@@ -50,18 +56,22 @@ def edit_test(
     cases: int,
     seed: int,
     progress: Progress,
+    rounds: int = 2,
+    round_cases: int = 60,
     decodings: Sequence[Decoding] = ("free", "constrained"),
     max_new_tokens: int = 64,
 ) -> dict[str, Any]:
-    """Error reduction of every model under every decoding, and the difference of each to the first one.
+    """Error reduction of every model under every decoding, and the difference of each to the first one; then `rounds`
+    in which a renamed harness evolves for each model (rounds.py), judged on `round_cases` of each of its sets.
 
     Raises InputError when none of the edits helps the oracle.
     """
     made = make_edits(merchant, edits, cases, seed, seen)
     helpful: list[Edit] = []
     dropped = 0
+    evolved = held_out(merchant.harness, random.Random(f"evolved:{seed}"), 1.0, seen)
     oracle: Errors | None = None
-    report: dict[str, Any] = {"models": {}, "differences": {}}
+    report: dict[str, Any] = {"models": {}, "differences": {}, "rounds": {}}
     found: dict[tuple[str, str], Errors] = {}
     for arm, folder in models.items():
         weights, tokenizer = load_for_generation(folder)
@@ -81,6 +91,19 @@ def edit_test(
             errors = _errors(helpful, actor, chat, merchant, progress, f"{arm} {decoding}")
             found[arm, decoding] = errors
             report["models"][arm][decoding] = _summary(errors, helpful, seed)
+            if rounds:
+                first_set, second_set, third_set = (
+                    sample_scenarios(merchant, round_cases, seed=seed * 10 + number, split="test")
+                    for number in (1, 2, 3)
+                )
+                progress.note("evolving the harness", model=f"{arm} {decoding}")
+                report["rounds"].setdefault(arm, {})[decoding] = evolve(
+                    evolved,
+                    _player(actor, chat, merchant),
+                    (first_set, second_set, third_set),
+                    rounds=rounds,
+                    seed=seed,
+                )
         del weights
     first = next(iter(models))
     for (arm, decoding), errors in found.items():
@@ -89,6 +112,17 @@ def edit_test(
                 errors, found[first, decoding], seed
             )
     return report | {"edits": len(helpful), "dropped": dropped, "cases": int(oracle.cases.sum()) if oracle else 0}
+
+
+def _player(actor: Actor, chat: Chat, merchant: Merchant) -> Play:
+    """Quality by scenario; an episode that our own side failed is no evidence against a harness and counts as 1."""
+
+    def play(harness: Harness, scenarios: Sequence[Scenario]) -> list[float]:
+        starts = [Start(harness, scenario) for scenario in scenarios]
+        results = run_episodes(starts, actor, chat, merchant.catalogue, max_context=MAX_CONTEXT)
+        return [1.0 if result.score is None else result.score.quality for result in results]
+
+    return play
 
 
 def _errors(

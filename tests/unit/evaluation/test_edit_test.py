@@ -1,6 +1,7 @@
 """Edits help who reads them, and nobody else; error reduction on counts with a known answer."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ from components.avatar.agent.actors import OracleActor, ScriptedActor, never_cal
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.surfaces import Surfaces, surfaces_of
 from components.avatar.harness.lint import lint
+from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.avatar.simulator.sampling import sample_scenarios
+from components.avatar.simulator.scenario import Scenario
 from components.evaluation.edit_test.__main__ import main
 from components.evaluation.edit_test.edits import KINDS, Edit, make_edits
+from components.evaluation.edit_test.rounds import _needed, evolve
 from components.evaluation.edit_test.run import Errors, _cell, _errors
 from components.integrations.weights import resolve_base_model
 
@@ -95,10 +100,58 @@ def test_error_reduction() -> None:
     assert 0.5 <= low <= 0.75 <= high <= 1
 
 
+def sets(merchant: Merchant) -> tuple[list, list, list]:
+    first, second, third = (sample_scenarios(merchant, 24, seed=number, split="test") for number in (1, 2, 3))
+    return first, second, third
+
+
+def test_rounds_keep_an_edit_that_repairs_and_refuse_one_that_breaks(merchant: Merchant) -> None:
+    """A policy that fails where a needed tool's description is the merchant's own, and reads any other."""
+    own = {tool.description for tool in merchant.harness.tools}
+
+    def reads(harness: Harness, scenarios: Sequence[Scenario]) -> list[float]:
+        named = [[harness.tool(n) for n in _needed(harness, scenario)] for scenario in scenarios]
+        return [float(all(t is None or t.description not in own for t in tools)) for tools in named]
+
+    told = evolve(merchant.harness, reads, sets(merchant), rounds=2, seed=0)
+    assert [step["accepted"] for step in told["rounds"]] == [True, True]
+    assert told["quality_after"] > told["quality_before"] and told["difference"]["n"] == 24
+
+    calls: list[Harness] = []
+
+    def regresses(harness: Harness, scenarios: Sequence[Scenario]) -> list[float]:
+        """Better on the cases that edits are chosen on, worse on all others."""
+        calls.append(harness)
+        changed = harness.digest != merchant.harness.digest
+        chosen = scenarios[0].id.startswith("lumi-beauty-test-1-")
+        return [float(changed == chosen)] * len(scenarios)
+
+    told = evolve(merchant.harness, regresses, sets(merchant), rounds=2, seed=0)
+    assert [step["why"] for step in told["rounds"]] == ["breaks other cases"]
+    assert told["difference"]["value"] == 0  # the harness is as it was
+
+
+def test_rounds_stop_where_nothing_helps(merchant: Merchant) -> None:
+    for constant, why in ((0.0, "no description repairs more than it breaks"), (1.0, "no failed case to blame")):
+        told = evolve(merchant.harness, lambda _h, s, c=constant: [c] * len(s), sets(merchant), rounds=3, seed=0)
+        assert [step["why"] for step in told["rounds"]] == [why]
+
+
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], seen: Surfaces) -> None:
     surfaces, tiny = tmp_path / "surfaces.json", resolve_base_model("random:tiny", ROOT / ".cache")
     surfaces.write_text(seen.model_dump_json())
-    given = ["--merchant", str(HARNESS), "--surfaces", str(surfaces), "--out", str(tmp_path), "--edits", "3"]
+    given = [
+        "--merchant",
+        str(HARNESS),
+        "--surfaces",
+        str(surfaces),
+        "--out",
+        str(tmp_path),
+        "--edits",
+        "3",
+        "--rounds",
+        "0",
+    ]
     assert main([*given, "--cases", "1", "--models", f"a={tiny}", f"b={tiny}"]) == 0
     shown = capsys.readouterr().out
     assert "oracle" in shown and "b - a, free: 0.0% [0.0, 0.0] points of errors removed" in shown
