@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from components.avatar.errors import Fault, InputError
 from components.avatar.harness.files import load_harness
 from components.avatar.harness.schema import Capability, Family, Frozen, Harness
@@ -48,7 +50,7 @@ class Transcript(Frozen):
     family: Family
     question: str
     link_id: int | None = None
-    slots: dict[str, Any] = {}
+    slots: dict[str, Any] = Field(default_factory=dict)
     on_air: int | None = None
     events: tuple[StreamEvent, ...] = ()
     faults: tuple[ToolFault, ...] = ()
@@ -69,9 +71,7 @@ class Transcript(Frozen):
 
     @property
     def scenario(self) -> Scenario:
-        question = Question(
-            id=self.id, text=self.question, family=self.family, link_id=self.link_id, slots=self.slots
-        )
+        question = Question(id=self.id, text=self.question, family=self.family, link_id=self.link_id, slots=self.slots)
         return Scenario(
             id=self.id,
             seed=0,
