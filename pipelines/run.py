@@ -34,7 +34,8 @@ CACHE = ROOT / ".cache"
 
 class RunRecord(BaseModel):
     """RUN_DIR/run.json. `attempt` counts the invocations on this folder; `pid` is the process that works, or worked, in
-    it; `inputs` are the digests of what went in.
+    it, and `started` says which of the processes that may bear that number in time; `inputs` are the digests of what
+    went in.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,6 +43,7 @@ class RunRecord(BaseModel):
     profile: str
     attempt: int
     pid: int
+    started: str = ""
     mlflow_run_id: str
     inputs: dict[str, str] = Field(default_factory=dict)
 
@@ -169,7 +171,7 @@ def _open_run(
     attempt, parent = 1, None
     if (run_dir / "run.json").exists():
         earlier = RunRecord.model_validate(read_json(run_dir / "run.json"))
-        if earlier.pid != os.getpid() and _alive(earlier.pid):
+        if earlier.pid != os.getpid() and process_start(earlier.pid) == earlier.started != "":
             raise InputError(
                 [Fault(str(run_dir), "process", f"run by process {earlier.pid}", "a run that has stopped")]
             )
@@ -180,7 +182,14 @@ def _open_run(
         run_id=parent,
         tags={"profile": profile.name, "harness_digest": harness_digest, "run_dir": str(run_dir)},
     )
-    record = RunRecord(profile=profile.name, attempt=attempt, pid=os.getpid(), mlflow_run_id=parent, inputs=inputs)
+    record = RunRecord(
+        profile=profile.name,
+        attempt=attempt,
+        pid=os.getpid(),
+        started=process_start(os.getpid()),
+        mlflow_run_id=parent,
+        inputs=inputs,
+    )
     write_json(run_dir / "run.json", record.model_dump())
     stated = profile.model_dump(mode="json", exclude_unset=True)
     (run_dir / "profile.yaml").write_text(yaml.safe_dump(stated, sort_keys=False), encoding="utf-8")
@@ -218,14 +227,16 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _alive(pid: int) -> bool:
+def process_start(pid: int) -> str:
+    """When process `pid` started: the boot's id and the clock ticks since then (proc(5), field 22 of stat). Empty when
+    there is no such process. Process numbers come again, after a reboot for certain; this pair does not.
+    """
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+    return f"{boot}/{stat.rpartition(')')[2].split()[19]}"  # the name, field 2, may hold blanks and brackets
 
 
 if __name__ == "__main__":
