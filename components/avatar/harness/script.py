@@ -29,12 +29,14 @@ def whole(text: str, pattern: str | None = None, *, signs: bool = False) -> str:
     return before + (re.escape(text) if pattern is None else pattern) + after
 
 
-def whole_words(texts: Sequence[str]) -> re.Pattern[str]:
-    """Any of `texts` as a whole, signs at their edges included; the first that fits wins. Without texts: nothing."""
-    bounded = [text for text in texts if not has_han(text[:1] + text[-1:])]
+def whole_words(texts: Sequence[str], *, signs: bool = True, flags: int = 0) -> re.Pattern[str]:
+    """Any of `texts` as a whole (see `whole`). Those with a boundary on both sides share one, which is three times as
+    fast as one each, and come first; then the first that fits wins. Without texts: nothing.
+    """
+    bounded = [text for text in texts if _bounded(text[:1], signs) and _bounded(text[-1:], signs)]
     parts = [rf"(?<!{_LETTER})(?:{'|'.join(map(re.escape, bounded))})(?!{_LETTER})"] if bounded else []
-    parts += [whole(text, signs=True) for text in texts if text not in bounded]
-    return re.compile("|".join(parts) or r"(?!)")
+    parts += [whole(text, signs=signs) for text in texts if text not in bounded]
+    return re.compile("|".join(parts) if parts else r"(?!)", flags)
 
 
 def words(text: str) -> list[str]:

@@ -148,6 +148,7 @@ def attribute_key(name: str) -> str:
     return _SHOP_ATTRIBUTES.get(key, key)
 
 
+@lru_cache(maxsize=1440)
 def seconds_of(clock: str) -> int:
     """Seconds from the start of the stream to a time of day; a time before `STREAM_START` is negative."""
     hours, minutes = map(int, clock.split(":"))

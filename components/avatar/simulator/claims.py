@@ -8,9 +8,10 @@ number that stays untyped must be true of the product in some way. The cue words
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 
 from components.avatar.harness.schema import Family, Language
 from components.avatar.harness.script import whole
@@ -22,6 +23,7 @@ from components.avatar.simulator.facts import FactKind as K
 
 GRAMMARS: Mapping[Language, Grammar] = {"en": ENGLISH, "zh": CHINESE}
 
+_DIGIT = re.compile(r"\d")
 _MONEY = (K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_MINIMUM)
 _DAYS = (K.SHIPPING_DAYS, K.RETURN_DAYS)
 _FIRM = frozenset({K.COUPON_MINIMUM, K.COUPON_VALUE})  # right before the number, they outweigh what comes after it
@@ -73,7 +75,8 @@ class Claims:
 def normalise(text: str, language: Language = "en") -> str:
     """NFKC (full-width digits and signs become plain), straight quotes, single spaces, lower case."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(GRAMMARS[language].signs))
+        signs = GRAMMARS[language].signs
+        text = unicodedata.normalize("NFKC", text.translate(signs) if signs else text)
         text = text.replace("’", "'").replace("‘", "'").replace("￥", "¥")
     return " ".join(text.lower().split())
 
@@ -90,23 +93,33 @@ def extract(
     """
     grammar = GRAMMARS[language]
     plain = normalise(text, language)
-    codes = frozenset(_codes(text, plain, catalogue, grammar))
-    masked = catalogue.opaque_text.sub(lambda match: match[0] if match[0] in codes else _blank(match), plain)
+    opaque = list(catalogue.opaque_text.finditer(plain))
+    codes = frozenset(_codes(text, opaque, catalogue, grammar))
+    masked = _blanked(plain, [match for match in opaque if match[0] not in codes])
     for code in codes:
         masked = masked.replace(code, CODE_MARK * len(code))
     for value in attribute_words:
         if any(char.isnumeric() for char in value):
-            spaced = r"\s*".join(map(re.escape, value.split()))
-            masked = re.sub(whole(value, spaced, signs=True), _blank, masked)
+            masked = _blanked(masked, list(whole_value(value).finditer(masked)))
     says = frozenset(_statements(masked, grammar))
     masked = grammar.digits(masked)
-    clocks = tuple(grammar.clock_text(match) for match in grammar.clock.finditer(masked))
-    masked = grammar.clock.sub(_blank, masked)
-    mentions = [(match.start(), int(_only_group(match)[:9])) for match in grammar.link.finditer(masked)]
-    masked = grammar.link.sub(_blank, masked)
+    if _DIGIT.search(masked) is None:  # then there is no time, link or number either
+        return Claims(plain, codes=codes, says=says, language=language)
+    times = list(grammar.clock.finditer(masked))
+    masked = _blanked(masked, times)
+    named = list(grammar.link.finditer(masked))
+    masked = _blanked(masked, named)
+    mentions = [(match.start(), int(_only_group(match)[:9])) for match in named]
     numbers, links = _numbers(masked, family, mentions, grammar)
-    named = frozenset({link for _, link in mentions} | links)
-    return Claims(plain, tuple(numbers), clocks, codes, named, says, language)
+    links.update(link for _, link in mentions)
+    clocks = tuple(map(grammar.clock_text, times))
+    return Claims(plain, tuple(numbers), clocks, codes, frozenset(links), says, language)
+
+
+@lru_cache(maxsize=4096)
+def whole_value(value: str) -> re.Pattern[str]:
+    """Matches `value` (lower case) as whole words; "150 ml" and "150ml" are the same."""
+    return re.compile(whole(value, r"\s*".join(map(re.escape, value.split())), signs=True))
 
 
 def _numbers(
@@ -122,7 +135,7 @@ def _numbers(
         if following is not None and grammar.peek:
             right = following.start("number") + grammar.peek
         value = Decimal(match["number"].replace(",", ""))
-        plain = not any(match[name] for name in ("symbol", "percent", "currency", "days", "months", "pieces"))
+        plain = match.lastgroup == "number" and not match["symbol"]
         if plain and family == Family.ON_AIR:
             links.add(int(value))
             continue
@@ -180,7 +193,7 @@ def _link_at(position: int, mentions: list[tuple[int, int]]) -> int | None:
     return mentions[0][1] if mentions else None
 
 
-def _statements(text: str, grammar: Grammar):
+def _statements(text: str, grammar: Grammar) -> Iterator[K]:
     for kind, pattern in grammar.says.items():
         for match in pattern.finditer(text):
             denied = kind in (K.SOLD_OUT, K.IN_STOCK) and grammar.denied.search(text[: match.start()])
@@ -190,8 +203,8 @@ def _statements(text: str, grammar: Grammar):
                 yield kind
 
 
-def _codes(text: str, plain: str, catalogue: Catalogue, grammar: Grammar):
-    for match in catalogue.opaque_text.finditer(plain):
+def _codes(text: str, opaque: Sequence[re.Match[str]], catalogue: Catalogue, grammar: Grammar) -> Iterator[str]:
+    for match in opaque:
         if match[0] in catalogue.coupon_codes:
             yield match[0]
     for pattern in (grammar.code, grammar.code_after):
@@ -207,5 +220,8 @@ def _only_group(match: re.Match[str]) -> str:
     return next(group for group in match.groups() if group)
 
 
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
+def _blanked(text: str, matches: Sequence[re.Match[str]]) -> str:
+    """`text` with blanks in place of the matches: positions stay."""
+    for match in matches:
+        text = f"{text[: match.start()]}{' ' * (match.end() - match.start())}{text[match.end() :]}"
+    return text

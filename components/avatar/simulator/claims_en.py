@@ -4,7 +4,7 @@ import re
 
 from components.avatar.simulator.capabilities import ORDER_STATES
 from components.avatar.simulator.catalogue import NUMBER_WORDS
-from components.avatar.simulator.claims_grammar import Grammar
+from components.avatar.simulator.claims_grammar import Grammar, Marked
 from components.avatar.simulator.facts import FactKind as K
 
 _CURRENCIES = {
@@ -107,6 +107,18 @@ _SAYS: dict[K, re.Pattern[str]] = {
     ),
     K.NO_WARRANTY: re.compile(rf"\b{_NO}\b(?:\s\w+){{0,2}}\s(?:warranty|guarantee)\b"),
 }
+_MARKS: dict[K, tuple[str, ...]] = {  # see Marked
+    K.UNAVAILABLE: ("can", "could", "able", "fail", "down", "offline", "silent", "not", "n't", "later", "soon", "in a"),
+    K.SOLD_OUT: ("sold", "stock", "longer", "left", "gone", "ran out"),
+    K.IN_STOCK: ("stock", "still", "available now"),
+    K.NO_COUPON: ("coupon", "code", "voucher", "discount", "promo"),
+    K.NO_FLASH: ("flash", "deal", "sale"),
+    K.UNKNOWN_LINK: ("find", "locate", "no ", "unknown", "not", "n't", "never"),
+    K.NO_VARIANTS: ("version", "kind", "choice", "variant", "option"),
+    K.NOTHING_FOUND: ("nothing", "no "),
+    K.NO_RETURNS: ("return", "refund", "final sale"),
+    K.NO_WARRANTY: ("warranty", "guarantee"),
+}
 _DENIED = re.compile(r"(?:\bnot|n't|\bnever)\s(?:\w+\s)?$")
 
 
@@ -127,16 +139,16 @@ ENGLISH = Grammar(
     currencies=_CURRENCIES,
     factors={"week": 7, "year": 12},
     digits=_digits,
-    clock=_CLOCK,
+    clock=Marked(_CLOCK, (":", "am", "a.m", "pm", "p.m")),
     clock_text=_clock_text,
     link=_LINK,
     code=_CODE,
-    code_after=_CODE_AFTER,
+    code_after=Marked(_CODE_AFTER, ("code", "voucher", "coupon")),
     before={kind: re.compile(words) for kind, words in _BEFORE.items()},
     after={kind: re.compile(words) for kind, words in _AFTER.items()},
     clause_start=_CLAUSE_START,
     clause_end=_CLAUSE_END,
-    says=_SAYS,
+    says={kind: Marked(pattern, _MARKS[kind]) for kind, pattern in _SAYS.items()},
     denied=_DENIED,
     nothing_shown=re.compile(r"nothing|between|(?:^| )no(?: |$)"),
     none_value="none",

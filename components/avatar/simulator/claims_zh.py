@@ -8,7 +8,7 @@ their number ("券后109元", "满100减20"); where one may stand behind it too,
 import re
 from collections.abc import Mapping
 
-from components.avatar.simulator.claims_grammar import Grammar
+from components.avatar.simulator.claims_grammar import Grammar, Marked
 from components.avatar.simulator.facts import FactKind as K
 
 _CURRENCIES = {
@@ -198,16 +198,16 @@ CHINESE = Grammar(
     currencies=_CURRENCIES,
     factors={**dict.fromkeys(("周", "个周", "星期", "个星期", "礼拜", "个礼拜"), 7), "年": 12},
     digits=_digits,
-    clock=_CLOCK,
+    clock=Marked(_CLOCK, (":", "点")),
     clock_text=_clock_text,
     link=_LINK,
     code=_CODE,
-    code_after=_CODE_AFTER,
+    code_after=Marked(_CODE_AFTER),
     before=_compiled(_BEFORE),
     after=_compiled(_AFTER),
     clause_start=_CLAUSE_START,
     clause_end=_CLAUSE_END,
-    says=_SAYS,
+    says={kind: Marked(pattern) for kind, pattern in _SAYS.items()},
     denied=_DENIED,
     nothing_shown=re.compile(r"没有?在?(?:讲|播|介绍|展示)|还没(?:开始|上)|没有(?:产品|商品)|间隙|空档|中场"),
     none_value="无",

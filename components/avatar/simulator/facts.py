@@ -55,14 +55,14 @@ Lookup = Callable[[FactKind, Any], Collection[Any]]
 
 K = FactKind
 
-# The capability whose result decides a kind; link kinds take {"link_id": subject}.
+# The capability whose result decides a kind of which the subject is a link. A price says whether a flash sale runs.
 _SOURCE: dict[FactKind, Capability] = {
     K.PRICE: Capability.PRICE_LOOKUP,
     K.TITLE: Capability.PRICE_LOOKUP,
     K.UNKNOWN_LINK: Capability.PRICE_LOOKUP,
-    K.FLASH_PRICE: Capability.FLASH_SALE_LOOKUP,
-    K.FLASH_ENDS: Capability.FLASH_SALE_LOOKUP,
-    K.NO_FLASH: Capability.FLASH_SALE_LOOKUP,
+    K.FLASH_PRICE: Capability.PRICE_LOOKUP,
+    K.FLASH_ENDS: Capability.PRICE_LOOKUP,
+    K.NO_FLASH: Capability.PRICE_LOOKUP,
     K.PAYS: Capability.COUPON_LOOKUP,
     K.COUPON_VALUE: Capability.COUPON_LOOKUP,
     K.COUPON_PERCENT: Capability.COUPON_LOOKUP,
@@ -168,18 +168,28 @@ class TrueFacts:
         self._stream = stream
         self._shipping_link = shipping_link
         self._known: dict[tuple[FactKind, Any], set[Any]] = {}
+        self._asked: set[tuple[FactKind, Any]] = set()
         self._seen: set[tuple[Capability, Any]] = set()
 
     def __call__(self, kind: FactKind, subject: Any) -> Collection[Any]:
+        asked = (kind, subject)
+        if asked not in self._asked:
+            self._asked.add(asked)
+            self._look_up(kind, subject)
+        return self._known.get(asked, ())
+
+    def _look_up(self, kind: FactKind, subject: Any) -> None:
         for capability, arguments in self._sources(kind, subject):
             key = (capability, subject)
             if key not in self._seen:
                 self._seen.add(key)
                 for fact in facts_of(capability, arguments, execute(capability, self._stream, arguments)):
                     self._known.setdefault((fact.kind, fact.subject), set()).add(fact.value)
-        return self._known.get((kind, subject), ())
 
     def _sources(self, kind: FactKind, subject: Any) -> list[tuple[Capability, dict[str, Any]]]:
+        capability = _SOURCE.get(kind)
+        if capability is not None and not isinstance(subject, tuple):
+            return [] if subject is None else [(capability, {"link_id": subject})]
         if kind == K.ON_AIR:
             return [(Capability.ON_AIR_LOOKUP, {})]
         if kind == K.ORDER_STATUS:
@@ -191,11 +201,10 @@ class TrueFacts:
                 {"city": subject} if self._shipping_link is None else {"city": subject, "link_id": self._shipping_link}
             )
             return [(Capability.SHIPPING_LOOKUP, arguments)]
-        if kind == K.STOCK and isinstance(subject, tuple):
+        if kind == K.STOCK:
             return [(Capability.STOCK_LOOKUP, {"link_id": subject[0], "variant": subject[1]})]
         if kind == K.ATTRIBUTE:
             return [(Capability.ATTRIBUTE_LOOKUP, {"link_id": subject[0], "attribute": subject[1]})]
         if kind in (K.WARRANTY_MONTHS, K.NO_WARRANTY):
             return [(Capability.ATTRIBUTE_LOOKUP, {"link_id": subject, "attribute": "warranty"})]
-        capability = _SOURCE.get(kind)
-        return [] if capability is None or subject is None else [(capability, {"link_id": subject})]
+        return []

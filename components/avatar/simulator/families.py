@@ -45,7 +45,9 @@ class Call:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def same(self, capability: Capability, arguments: dict[str, Any]) -> bool:
-        return capability == self.capability and _normal(arguments) == _normal(self.arguments)
+        if capability != self.capability:
+            return False
+        return arguments == self.arguments or _normal(arguments) == _normal(self.arguments)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from components.avatar.simulator.scenario import FaultKind, ToolFault
 
 PERMANENT = frozenset({FaultKind.PERMISSION_DENIED, FaultKind.OUTAGE})
 RETRYABLE = frozenset({FaultKind.TIMEOUT, FaultKind.MALFORMED, FaultKind.RATE_LIMITED, FaultKind.STALE_VALUE})
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # json.dumps would make one a call
 TIMEOUT_SECONDS = 5.0  # simulated; the usual client-side limit of a tool call
 
 _ERRORS = {
@@ -73,7 +74,7 @@ def faulty_text(kind: FaultKind, result: dict[str, Any]) -> tuple[str, dict[str,
 
 def compact(value: Any) -> str:
     """JSON without spaces: tool results cost tokens."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _JSON.encode(value)
 
 
 def _stale(value: Any) -> Any:

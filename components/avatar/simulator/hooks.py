@@ -3,19 +3,19 @@ business.
 """
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from components.avatar.harness.schema import Harness, Hook, HookCheck, HookPoint
-from components.avatar.harness.script import HAN, has_han, whole
+from components.avatar.harness.schema import Harness, Hook, HookCheck
+from components.avatar.harness.script import HAN, has_han, whole_words
 
 MAX_MESSAGE = 500  # characters of a viewer's message; live chats cut far below that
 
 _HAN = re.compile(rf"[{HAN}]")
 _PUNCTUATION = re.compile(r"[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\u2014\u2018-\u201d\u2026]+|[,.!?;:~]+(?!\d)")
 _MARKERS = re.compile(r"<\|[^|>]*\|>|</?tool_call>", re.IGNORECASE)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # Unicode's categories Cc and Cs, less \n and \t
 
 
 def word_count(text: str) -> int:
@@ -25,10 +25,6 @@ def word_count(text: str) -> int:
     if has_han(text):
         text = _PUNCTUATION.sub(" ", _HAN.sub(r" \g<0> ", text))
     return len(text.split())
-
-
-def length_passes(text: str, harness: Harness) -> bool:
-    return 0 < word_count(text) <= harness.limits.reply_words
 
 
 def format_passes(text: str, arguments: dict[str, Any]) -> bool:
@@ -41,44 +37,38 @@ def format_passes(text: str, arguments: dict[str, Any]) -> bool:
 
 def wording_passes(text: str, arguments: dict[str, Any]) -> bool:
     """None of `words` stands in the reply as a word or phrase of its own, in any case."""
-    words = tuple(word for word in arguments.get("words", ()) if isinstance(word, str) and word.strip())
+    words = tuple([word for word in arguments.get("words", ()) if isinstance(word, str) and word.strip()])
     return not words or word_pattern(words).search(text) is None
 
 
 def message_passes(text: str) -> bool:
     """A viewer's message is usable: not empty, not overlong, no control characters, no call markers."""
-    return (
-        0 < len(text.strip()) <= MAX_MESSAGE
-        and _MARKERS.search(text) is None
-        and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text if char not in "\n\t")
-    )
+    return 0 < len(text.strip()) <= MAX_MESSAGE and _MARKERS.search(text) is None and _CONTROLS.search(text) is None
 
 
 @dataclass(frozen=True)
 class Form:
-    """The verifiable form of one text: the limit of words (with or without a hook), and ids of broken format and
-    wording hooks.
+    """The verifiable form of one text: its words, whether they keep the limit (with or without a hook), ids of broken
+    format and wording hooks, and ids of all broken rules (a limit without a hook is `reply_words`).
     """
 
+    words: int
     length: bool
     persona: tuple[str, ...]
-    length_rule: str = "reply_words"
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        return self.persona if self.length else (self.length_rule, *self.persona)
+    broken: tuple[str, ...]
 
 
 def form_of(text: str, harness: Harness) -> Form:
+    words = word_count(text)
+    persona = tuple([hook.id for hook in harness.reply_hooks if not persona_passes(hook, text)])
+    if 0 < words <= harness.limits.reply_words:
+        return Form(words, True, persona, persona)
     rule = next((hook.id for hook in harness.hooks if hook.check == HookCheck.REPLY_LENGTH), "reply_words")
-    persona = tuple(hook.id for hook in harness.hooks if not persona_passes(hook, text))
-    return Form(length_passes(text, harness), persona, rule)
+    return Form(words, False, persona, (rule, *persona))
 
 
 def persona_passes(hook: Hook, text: str) -> bool:
-    """Format and wording hooks; all others pass."""
-    if hook.point != HookPoint.BEFORE_REPLY:
-        return True
+    """Format and wording hooks before a reply; all others pass."""
     if hook.check == HookCheck.REPLY_FORMAT:
         return format_passes(text, hook.arguments)
     if hook.check == HookCheck.FORBIDDEN_WORDING:
@@ -89,4 +79,4 @@ def persona_passes(hook: Hook, text: str) -> bool:
 @lru_cache(maxsize=4096)
 def word_pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     """Any of `words` as a whole; punctuation, emoji and Chinese characters need no word boundary."""
-    return re.compile("|".join(whole(word.strip()) for word in words), re.IGNORECASE)
+    return whole_words([word.strip() for word in words], signs=False, flags=re.IGNORECASE)

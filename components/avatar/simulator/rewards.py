@@ -71,10 +71,10 @@ def judge(
     for requirement in requirements:
         if requirement.name not in unavailable and not satisfied(requirement, claims, context):
             (secondary if requirement.secondary else missing).append(requirement.name)
-    guessed = any(
-        satisfied(requirement, claims, context) for requirement in requirements if requirement.name in unavailable
+    fabricated = must_decline and (
+        any(satisfied(r, claims, context) for r in requirements if r.name in unavailable)
+        or unsupported(claims, context, results)
     )
-    fabricated = must_decline and (guessed or unsupported(claims, context, results))
     if must_decline and not (declined and attempted):
         missing.append("cannot_check")
     if declined and not must_decline:
@@ -118,16 +118,12 @@ def episode_score(turns: Sequence[TurnScore], questions: int) -> Score:
     """Mean over all questions of the episode; those never answered count as zero."""
     if questions < 1:
         raise ValueError("an episode has at least one question")
-
-    def mean(name: str) -> float:
-        return sum(getattr(turn, name) for turn in turns) / questions
-
     return Score(
-        accuracy=mean("accuracy"),
-        effectiveness=mean("effectiveness"),
-        tool_rationality=mean("tool_rationality"),
-        skill_selection=mean("skill_selection"),
-        length_penalty=mean("length_penalty"),
+        accuracy=sum([turn.accuracy for turn in turns]) / questions,
+        effectiveness=sum([turn.effectiveness for turn in turns]) / questions,
+        tool_rationality=sum([turn.tool_rationality for turn in turns]) / questions,
+        skill_selection=sum([turn.skill_selection for turn in turns]) / questions,
+        length_penalty=sum([turn.length_penalty for turn in turns]) / questions,
     )
 
 

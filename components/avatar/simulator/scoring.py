@@ -43,7 +43,7 @@ def score_reply(
         skill_selection=rewards.skill_selection(
             not skill_needed or (not turn.skill_available and turn.skill_attempts > 0), len(turn.wrong_skills)
         ),
-        length_penalty=rewards.length_penalty(hooks.word_count(text), word_limit),
+        length_penalty=rewards.length_penalty(form.words, word_limit),
     )
     reply = Reply(
         question_id=turn.question.id,

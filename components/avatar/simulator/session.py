@@ -96,7 +96,7 @@ class Session:
         turn = self._open_turn()
         claims = self._claims(text)
         form = hooks.form_of(text, self.harness)
-        broken = [hook for hook in self.harness.hooks if not self._reply_passes(hook, form, claims)]
+        broken = [hook for hook in self.harness.reply_hooks if not self._reply_passes(hook, form, claims)]
         for hook in broken:
             if turn.spent.get(hook.id, 0) < hook.retries:
                 turn.spent[hook.id] = turn.spent.get(hook.id, 0) + 1
@@ -194,12 +194,12 @@ class Session:
         """
         if not self.harness.tools_for(Capability.LOAD_SKILL):
             return (), False
-        reply_skills = [skill for skill in self.harness.skills if skill.kind == "reply" and skill.handles]
+        reply_skills = self.harness.reply_skills
         asked = intent(question)
         right = [s for s in reply_skills if asked in s.handles]
         right += [s for s in reply_skills if question.family in s.handles and s not in right]
         if not right and any(hook.check == HookCheck.SKILL_LOADED for hook in self.harness.hooks):
-            right = reply_skills
+            right = [*reply_skills]
         return tuple(right), self._plan.one_retry_helps(Capability.LOAD_SKILL)
 
     def _need_states(self, question: Question, skills: tuple[Skill, ...]) -> list[NeedState]:
@@ -227,9 +227,9 @@ class Session:
         capability = resolved.capability
         assert capability is not None
         turn = self.turn
-        state = next((s for s in turn.needs if any(c.same(capability, resolved.arguments) for c in s.need.calls)), None)
+        state = self._need_met(capability, resolved.arguments)
         expected = state is not None and state.open
-        right_tool = any(s.open and any(c.capability == capability for c in s.need.calls) for s in turn.needs)
+        right_tool = self._right_tool(capability)
         if not expected:
             turn.bad_calls += 1
         result = execute(capability, self._stream, resolved.arguments, name)
@@ -298,8 +298,27 @@ class Session:
         )
         return Observation("tool", text)
 
+    def _need_met(self, capability: Capability, arguments: dict[str, Any]) -> NeedState | None:
+        """The need of this turn that the call is for."""
+        for state in self.turn.needs:
+            for call in state.need.calls:
+                if call.same(capability, arguments):
+                    return state
+        return None
+
+    def _right_tool(self, capability: Capability | None) -> bool:
+        """Whether the question still needs a call of `capability`."""
+        for state in self.turn.needs:
+            for call in state.need.calls:
+                if call.capability == capability and state.open:
+                    return True
+        return False
+
     def _skill_needed(self) -> bool:
-        return bool(self.turn.skills) and not any(skill.name in self.loaded for skill in self.turn.skills)
+        skills = self.turn.skills
+        if not self.loaded:
+            return bool(skills)
+        return bool(skills) and not any(skill.name in self.loaded for skill in skills)
 
     def _right_tools(self) -> tuple[str, ...]:
         """Names of the tools that the question needs at this moment."""
@@ -310,7 +329,6 @@ class Session:
 
     def _record(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> None:
         """A call that was not executed."""
-        needs = self.turn.needs
         self.calls.append(
             CallRecord(
                 name=name,
@@ -321,9 +339,7 @@ class Session:
                 fault=None,
                 decoy=resolved.capability == Capability.DECOY,
                 expected=False,
-                right_tool=any(
-                    s.open and any(c.capability == resolved.capability for c in s.need.calls) for s in needs
-                ),
+                right_tool=self._right_tool(resolved.capability),
                 right_names=() if resolved.known else self._right_tools(),
             )
         )
@@ -340,8 +356,6 @@ class Session:
         return extract(text, context.family, self.catalogue, frozenset(values), self.harness.language)
 
     def _reply_passes(self, hook: Hook, form: hooks.Form, claims: Claims) -> bool:
-        if hook.point != HookPoint.BEFORE_REPLY:
-            return True
         if hook.check == HookCheck.SKILL_LOADED:
             return not self._skill_needed() or not self.turn.skill_available
         if hook.check == HookCheck.REPLY_LENGTH:
@@ -352,7 +366,7 @@ class Session:
 
     def _settle(self, text: str, form: hooks.Form, claims: Claims, broken: list[Hook]) -> None:
         """Scores the reply that stands."""
-        self.clock += SECONDS_A_WORD * hooks.word_count(text)
+        self.clock += SECONDS_A_WORD * form.words
         score, reply = score_reply(
             text,
             self.turn,

@@ -7,6 +7,8 @@ from typing import Any
 
 from components.avatar.harness.schema import CAPABILITY_ARGUMENTS, Capability, Harness, Tool
 
+_EXACT = {"integer": int, "number": float, "boolean": bool, "string": str, "array": list, "object": dict}
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -52,6 +54,8 @@ def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
 
 def coerce(value: Any, kind: str) -> tuple[bool, Any]:
     """(whether `value` cannot be read as JSON type `kind`, the value of that type)."""
+    if type(value) is _EXACT.get(kind):
+        return False, value
     if kind == "integer":
         if isinstance(value, bool):
             return True, value
@@ -98,7 +102,7 @@ def _checked(tool: Tool, arguments: dict[str, Any]) -> tuple[str | None, dict[st
         outside = _outside_enum(schema, values[key], key)
         if outside is not None:
             return outside, values
-    for key in tool.required():
+    for key in tool.parameters.get("required", ()):
         if key not in arguments:
             return f"missing_argument: {key}", values
     return None, values
@@ -110,6 +114,8 @@ def _outside_enum(schema: Any, value: Any, where: str) -> str | None:
         return None
     if "enum" in schema and value not in schema["enum"]:
         return f"invalid_argument: {where} must be one of {schema['enum']}"
+    if not isinstance(value, list | dict):
+        return None
     inside: list[tuple[Any, Any, str]] = []
     if isinstance(value, list):
         inside = [(schema.get("items"), item, f"{where}[{index}]") for index, item in enumerate(value)]

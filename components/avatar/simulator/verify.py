@@ -1,16 +1,14 @@
 """Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (fact check hook)."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from components.avatar.harness.schema import Family
-from components.avatar.harness.script import has_han, whole
+from components.avatar.harness.script import has_han
 from components.avatar.simulator.catalogue import Catalogue, attribute_key
-from components.avatar.simulator.claims import Claims, NumberClaim
+from components.avatar.simulator.claims import Claims, NumberClaim, whole_value
 from components.avatar.simulator.facts import Fact, FactKind, Lookup
 from components.avatar.simulator.families import Requirement, intent
 from components.avatar.simulator.scenario import Question
@@ -198,12 +196,7 @@ def _contains(text: str, value: str, others: Iterable[str] = ()) -> bool:
     if has_han(value):
         for other in sorted((o for o in others if value in o and o != value), key=len, reverse=True):
             text = text.replace(other, " ")
-    return _whole(value).search(text) is not None
-
-
-@lru_cache(maxsize=4096)
-def _whole(value: str) -> re.Pattern[str]:
-    return re.compile(whole(value, r"\s*".join(map(re.escape, value.split())), signs=True))
+    return whole_value(value).search(text) is not None
 
 
 def _digits(value: Decimal) -> str:
