@@ -96,9 +96,6 @@ class Controller:
         waiting = self.inbox.waiting()
         if self._registry is None:
             self._registry = self._connect()
-        if self._subscribe is not None:
-            self._subscribe(self._registry)
-            self._subscribe = None
         for _ in range(MAX_ACTIONS):
             known = known_from(self.ledger.entries())
             seen = self._registry.look()
@@ -107,6 +104,9 @@ class Controller:
                 break
             self._do(self._registry, action, known, seen, waiting)
         self.inbox.done(waiting, self.clock())
+        if self._subscribe is not None:  # last: without the webhook the interval still brings everything
+            self._subscribe(self._registry)
+            self._subscribe = None
 
     def health(self) -> dict:
         """For GET /healthz. `ready`: deliveries can be taken; MLflow's own state is in `trouble`."""

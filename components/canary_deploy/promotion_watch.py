@@ -125,14 +125,14 @@ def _checked(args: argparse.Namespace) -> Settings:
 
 
 def _settings(text: str | None) -> Settings:
-    """The step's settings: themselves, or those that a profile has under `canary_deploy`."""
+    """The step's settings: themselves, or those of a profile (its section `canary_deploy`, else the defaults)."""
     if text and not text.lstrip().startswith("{"):
         try:
             data = yaml.safe_load(Path(text).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
             data = None  # read_settings says what is wrong
-        if isinstance(data, dict) and "canary_deploy" in data:
-            return validate_settings(Settings, data["canary_deploy"], f"{text}: canary_deploy")
+        if isinstance(data, dict) and ("canary_deploy" in data or "base_model" in data):
+            return validate_settings(Settings, data.get("canary_deploy") or {}, f"{text}: canary_deploy")
     return read_settings(Settings, text)
 
 
