@@ -12,6 +12,7 @@ from components.integrations.metrics import write_json
 from components.integrations.progress import duration
 from pipelines.watch.queue import Change, Queue, State
 
+SHOWN = 100  # changes on a page; the JSON file has them all
 _PAGES = Path(__file__).parents[1] / "report"
 
 _WORDS: dict[State, tuple[str, str]] = {  # what a reader sees, and its colour
@@ -46,7 +47,9 @@ def write_reports(queue: Queue, merchants: Sequence[str], folder: Path) -> None:
     for merchant in merchants:
         told = timeline(queue, merchant)
         write_json(folder / f"{merchant}.json", told)
-        _write(folder / f"{merchant}.html", "merchant_page.jinja", told=told, words=_WORDS)
+        older = max(0, len(told["changes"]) - SHOWN)
+        told["changes"] = told["changes"][:SHOWN]
+        _write(folder / f"{merchant}.html", "merchant_page.jinja", told=told, older=older, words=_WORDS)
 
 
 def write_index(queue: Queue, folder: Path) -> None:

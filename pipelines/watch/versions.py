@@ -2,7 +2,7 @@
 
     STORE/<digest>/...                the version (content-addressed, shared by merchants that are equal)
     STORE/accepted/<merchant>.json    which one is the last good one: {"merchant", "digest", "uri"}
-    STATE/versions/<digest>/<merchant>/   a copy on this machine
+    STATE/versions/<merchant>/<digest>/<merchant>/   a copy on this machine, under the name that runs show
     STATE/accepted/<merchant>         link to the copy of the last good one: the folder that agent services follow
 
 The queue's database is the truth; both pointers are written from it and can be written again.
@@ -10,6 +10,7 @@ The queue's database is the truth; both pointers are written from it and can be 
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 from components.integrations.objects import open_objects
@@ -28,8 +29,14 @@ class Versions:
 
     def folder(self, merchant: str, digest: str) -> Path:
         """A version's folder on this machine. Raises SystemFault or InputError when the store has lost it."""
-        target = self.state / "versions" / digest / merchant
+        target = self.state / "versions" / merchant / digest / merchant
         return target if target.is_dir() else self.store.get(digest, target)
+
+    def forget(self, merchant: str, but: set[str]) -> None:
+        """Remove this machine's copies of the merchant's versions, except `but`; the store has them all."""
+        for copy in (self.state / "versions" / merchant).iterdir():
+            if copy.name not in but:
+                shutil.rmtree(copy)
 
     def serve(self, merchant: str, digest: str) -> None:
         """Point at the last good version of a merchant; nothing is written when that is so already."""

@@ -66,7 +66,7 @@ class Watcher:
             for change in self.queue.accepted_now():
                 self._attempt(change, lambda c: self.versions.serve(c.merchant, c.digest))
             while not stop.is_set():
-                looks = self.clock() >= self._next_look()
+                looks = not self._looked_at <= self.clock() < self._next_look()
                 if looks:
                     self.scan()
                     self.follow_runs()
@@ -153,6 +153,7 @@ class Watcher:
                     meaning=found.meaning,
                 )
                 self.versions.serve(accepted.merchant, accepted.digest)
+                self.versions.forget(accepted.merchant, {accepted.digest, accepted.facts.compared_with})
         shutil.rmtree(folder, ignore_errors=True)
 
     def ask_gate(self) -> None:
@@ -221,7 +222,7 @@ class Watcher:
                 return
             if change.merchant in busy:
                 continue
-            if change.changed_at <= self.queue.last_run_ended():
+            if change.changed_at < self.queue.last_run_ended():
                 self._move(change, "accepted")
                 continue
             where = self.runs.where(change)
@@ -268,11 +269,11 @@ class Watcher:
         return [run.seconds for run in runs if run is not None and run.seconds is not None]
 
     def _due(self) -> list[Change]:
-        """Edits that had come to rest when we looked last."""
+        """Edits that had come to rest when we looked last; a clock that was set back does not hold them up."""
         return [
             change
             for change in self.queue.in_state("seen")
-            if self._looked_at - change.changed_at >= self.config.debounce_s and self._may_try(change)
+            if not 0 <= self._looked_at - change.changed_at < self.config.debounce_s and self._may_try(change)
         ]
 
     def _next_look(self) -> float:

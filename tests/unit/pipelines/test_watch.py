@@ -124,6 +124,27 @@ def test_content_that_comes_back_brings_its_verdict_to_the_gate(tmp_path, mercha
     assert [set(question.known) for question in gate.asked] == [set(), set(), {"1"}]
 
 
+def test_copies_of_old_versions_go_and_the_store_keeps_them(tmp_path, merchant, runs):
+    watcher = make_watcher(tmp_path, Gate(KEEP), runs)
+    once(watcher)
+    for old, new in ((30, 20), (20, 21), (21, 22)):
+        edit(merchant, f"reply_words: {old}", f"reply_words: {new}")
+        once(watcher)
+    digests = [change.digest for change in watcher.queue.of("lumi")]
+    copies = {path.name for path in (tmp_path / "state/versions/lumi").iterdir()}
+    assert copies == set(digests[-2:])
+    assert all(watcher.versions.store.present(digest) for digest in digests)
+    assert watcher.versions.folder("lumi", digests[0]).is_dir()  # fetched again
+
+
+def test_a_clock_that_was_set_back_holds_up_nothing(tmp_path, merchant, runs):
+    watcher = make_watcher(tmp_path, Gate(KEEP), runs, clock := Clock(), debounce_s=10, interval_s=1)
+    watcher.scan()
+    clock.now -= 86400
+    once(watcher)
+    assert states(watcher) == ["kept"]
+
+
 def test_an_edit_rests_for_the_debounce_time_first(tmp_path, merchant, runs):
     clock = Clock()
     watcher = make_watcher(tmp_path, Gate(KEEP), runs, clock, debounce_s=10, interval_s=1)
