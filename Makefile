@@ -110,9 +110,13 @@ canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN
 	@$(PY) -m pipelines.report $(or $(RUN_DIR),runs)
 
 .PHONY: mlflow-up
-mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000) over TRACKING_URI
-	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
-	@$(VENV)/bin/mlflow server --backend-store-uri '$(TRACKING_URI)' --host 127.0.0.1 --port $(MLFLOW_PORT)
+# By environment and not by arguments: those of a process can be read by everybody on the machine.
+mlflow-up: export MLFLOW_BACKEND_STORE_URI = $(TRACKING_URI)
+mlflow-up: export MLFLOW_ARTIFACTS_DESTINATION = $(or $(ARTIFACTS),$(CURDIR)/runs/artifacts)
+mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql://host/db ARTIFACTS=s3://bucket/prefix
+	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg2-binary==2.9.*';; esac
+	@mkdir -p runs && echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
+	@exec $(VENV)/bin/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 2
 
 .PHONY: clean
 clean:  ## Remove caches of tools (runs/ and .venv stay)
