@@ -54,7 +54,7 @@ class Draw:
             plausible=plausible,
             arbitrary=0.15 + 0.55 * self.strength,
             opaque=0.1 * self.strength,
-            taken=self.own.union(taken),
+            taken=(self.own, taken),
             exclude=self.exclude,
             longest=longest,
         )
@@ -67,7 +67,7 @@ class Draw:
             plausible=[plausible],
             arbitrary=0.1 + 0.4 * self.strength,
             opaque=0.03 * self.strength,
-            taken=self.own.union(taken),
+            taken=(self.own, taken),
             exclude=self.exclude,
             longest=1,
         )

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 
-from components.avatar.harness.schema import Binding, Capability, Harness, Tool
+from components.avatar.harness.schema import Binding, Capability, Frozen, Harness, Tool
 from components.avatar.harness.script import whole
+
+T = TypeVar("T", bound=Frozen)
 
 
 def edit_texts(harness: Harness, edit: Callable[[str], str]) -> Harness:
@@ -13,11 +16,11 @@ def edit_texts(harness: Harness, edit: Callable[[str], str]) -> Harness:
     messages.
     """
     prompt = tuple(
-        block.model_copy(update={"text": edit(block.text), "items": tuple(map(edit, block.items))})
+        _with(_with(block, "text", edit(block.text)), "items", tuple(map(edit, block.items)))
         for block in harness.prompt
     )
-    skills = tuple(skill.model_copy(update={"body": edit(skill.body)}) for skill in harness.skills)
-    hooks = tuple(hook.model_copy(update={"message": edit(hook.message)}) for hook in harness.hooks)
+    skills = tuple(_with(skill, "body", edit(skill.body)) for skill in harness.skills)
+    hooks = tuple(_with(hook, "message", edit(hook.message)) for hook in harness.hooks)
     return harness.model_copy(update={"prompt": prompt, "skills": skills, "hooks": hooks})
 
 
@@ -30,12 +33,14 @@ def rename_tools(harness: Harness, names: Mapping[str, str]) -> Harness:
     return rename_mentions(harness.model_copy(update={"tools": tools, "bindings": bindings}), names)
 
 
-def rename_arguments(harness: Harness, tool_name: str, names: Mapping[str, str]) -> Harness:
-    """Arguments of one tool renamed in its schema and its binding."""
-    tools = tuple(_renamed_arguments(tool, names) if tool.name == tool_name else tool for tool in harness.tools)
-    binding = harness.bindings[tool_name]
-    arguments = {names.get(name, name): canonical for name, canonical in binding.arguments.items()}
-    bindings = harness.bindings | {tool_name: Binding(capability=binding.capability, arguments=arguments)}
+def rename_arguments(harness: Harness, names: Mapping[str, Mapping[str, str]]) -> Harness:
+    """Arguments renamed (tool name -> old name -> new name) in schemas and bindings."""
+    tools = tuple(_renamed_arguments(tool, names[tool.name]) if tool.name in names else tool for tool in harness.tools)
+    bindings = dict(harness.bindings)
+    for tool, new in names.items():
+        binding = bindings[tool]
+        arguments = {new.get(name, name): canonical for name, canonical in binding.arguments.items()}
+        bindings[tool] = Binding(capability=binding.capability, arguments=arguments)
     return harness.model_copy(update={"tools": tools, "bindings": bindings})
 
 
@@ -78,7 +83,8 @@ def rename_mentions(harness: Harness, names: Mapping[str, str]) -> Harness:
     A mention is the name in backticks, or bare where it cannot be an ordinary word (`price_check`, `priceCheck`,
     `price.check`).
     """
-    mentioned = {old: new for old, new in names.items() if old != new and any(old in text for text in texts(harness))}
+    everything = "\n".join(texts(harness))
+    mentioned = {old: new for old, new in names.items() if old != new and old in everything}
     if not mentioned:
         return harness
     forms = [re.escape(f"`{old}`") for old in mentioned]
@@ -104,6 +110,11 @@ def texts(harness: Harness) -> list[str]:
 def word_pattern(text: str) -> re.Pattern[str]:
     """Matches `text` where it stands as whole words (an emoji, a sign or a Chinese character needs no boundary)."""
     return re.compile(whole(text))
+
+
+def _with(part: T, field: str, value: object) -> T:
+    """`part` with another value of `field`; itself where that is no other."""
+    return part if getattr(part, field) == value else part.model_copy(update={field: value})
 
 
 def _ordinary(name: str) -> bool:

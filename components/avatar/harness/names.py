@@ -5,6 +5,7 @@ import re
 import string
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from components.avatar.harness.words import WordBank, split_of
 
@@ -13,7 +14,12 @@ MAX_NAME = 64  # limit of OpenAI's function names and of common servers
 # Styles of a composed name and how often each is drawn; kebab and dotted names occur in imported tool lists (BFCL,
 # MCP).
 STYLES = ("snake", "camel", "kebab", "dotted", "joined")
-STYLE_WEIGHTS = (0.52, 0.2, 0.12, 0.08, 0.08)
+STYLE_WEIGHTS = tuple(accumulate((0.52, 0.2, 0.12, 0.08, 0.08)))
+LENGTHS = (1, 2, 3)  # words of an arbitrary name
+LENGTH_WEIGHTS = tuple(accumulate((0.3, 0.5, 0.2)))
+
+
+_UNCLEAN = re.compile(r"[^a-z0-9_]")
 
 
 @lru_cache(maxsize=65536)
@@ -24,7 +30,7 @@ def clean_name(name: str) -> str:
     >>> clean_name("my-param") == clean_name("my_param")
     True
     """
-    return re.sub(r"[^a-z0-9_]", "_", name.lower())[:MAX_NAME]
+    return _UNCLEAN.sub("_", name.lower())[:MAX_NAME]
 
 
 def name_words(name: str) -> tuple[str, ...]:
@@ -62,23 +68,28 @@ def new_name(
     plausible: Sequence[Sequence[str]],
     arbitrary: float,
     opaque: float,
-    taken: Collection[str],
+    taken: Sequence[Collection[str]],
     exclude: Collection[str] = (),
     longest: int = 3,
 ) -> str:
     """A fresh name of 1 to `longest` words from `bank`'s half.
 
     With probability `opaque` a string without words, with probability `arbitrary` ordinary words of any kind, else
-    words out of `plausible` (one group a word, in order or swapped). `taken` holds cleaned names that the new one must
-    not collide with; no word in `exclude` is used. Falls back to arbitrary words where plausible ones are used up.
+    words out of `plausible` (one group a word, in order or swapped). `taken` holds sets of cleaned names that the new
+    one must not collide with; no word in `exclude` is used. Falls back to arbitrary words where plausible ones are used
+    up.
     """
-    groups = [usable for group in plausible if (usable := [word for word in bank.only(group) if word not in exclude])]
+    groups: list[Sequence[str]] = [usable for group in plausible if (usable := bank.only(group))]
+    if exclude:
+        groups = [usable for group in groups if (usable := [word for word in group if word not in exclude])]
     for attempt in range(100):
         kind = rng.random()
         if kind < opaque:
             name = opaque_name(rng, bank)
         elif kind < opaque + arbitrary or not groups or attempt > 10:
-            words = [rng.choice(bank.words) for _ in range(rng.choices((1, 2, 3), (0.3, 0.5, 0.2))[0])][:longest]
+            words = [rng.choice(bank.words) for _ in range(rng.choices(LENGTHS, cum_weights=LENGTH_WEIGHTS)[0])][
+                :longest
+            ]
             if any(word in exclude for word in words):
                 continue
             name = compose(words, _style(rng, words))
@@ -87,12 +98,14 @@ def new_name(
             if len(words) > 1 and rng.random() < 0.2:
                 words.pop()
             name = compose(words, _style(rng, words))
-        if len(name) <= MAX_NAME and name not in exclude and clean_name(name) not in taken:
-            return name
-    raise ValueError(f"no fresh name in 100 tries: {len(taken)} taken, {len(exclude)} excluded")
+        if len(name) <= MAX_NAME and name not in exclude:
+            clean = clean_name(name)
+            if all(clean not in names for names in taken):
+                return name
+    raise ValueError(f"no fresh name in 100 tries: {sum(map(len, taken))} taken, {len(exclude)} excluded")
 
 
 def _style(rng: random.Random, words: Sequence[str]) -> str:
     """A drawn style; three words are not joined without a sign between them, nobody could read that."""
-    style = rng.choices(STYLES, STYLE_WEIGHTS)[0]
+    style = rng.choices(STYLES, cum_weights=STYLE_WEIGHTS)[0]
     return "snake" if style == "joined" and len(words) > 2 else style

@@ -22,6 +22,8 @@ def reorder_prompt_blocks(harness: Harness, draw: Draw) -> Harness:
 def reorder_rule_items(harness: Harness, draw: Draw) -> Harness:
     prompt = tuple(
         block.model_copy(update={"items": tuple(draw.rng.sample(block.items, len(block.items)))})
+        if block.items
+        else block
         for block in harness.prompt
     )
     return harness.model_copy(update={"prompt": prompt})
@@ -30,6 +32,8 @@ def reorder_rule_items(harness: Harness, draw: Draw) -> Harness:
 def reword_rule_items(harness: Harness, draw: Draw) -> Harness:
     prompt = tuple(
         block.model_copy(update={"items": tuple(reword_rule(item, draw) for item in block.items)})
+        if block.items
+        else block
         for block in harness.prompt
     )
     return harness.model_copy(update={"prompt": prompt})

@@ -40,8 +40,13 @@ def _phrases() -> tuple[re.Pattern[str], dict[str, Phrase]]:
 
 def _unframed(rule: str) -> str:
     """The rule without a frame of an earlier rewording: frames must not pile up."""
-    for frame in (*banks().frames.train, *banks().frames.heldout):
-        head = frame.removesuffix("{rule}")
-        if head and rule.startswith(head):
-            return rule[len(head) :]
+    if rule.startswith(heads := _heads()):
+        return rule[len(next(head for head in heads if rule.startswith(head))) :]
     return rule
+
+
+@lru_cache(maxsize=1)
+def _heads() -> tuple[str, ...]:
+    """What the frames put before a rule."""
+    heads = [frame.removesuffix("{rule}") for frame in (*banks().frames.train, *banks().frames.heldout)]
+    return tuple(head for head in heads if head)

@@ -103,6 +103,9 @@ class HookCheck(StrEnum):
     FORBIDDEN_WORDING = "forbidden_wording"
 
 
+_set_slot = object.__setattr__  # a frozen model allows no other
+
+
 class Frozen(BaseModel):
     """Immutable, strict about unknown fields: a typo in a merchant's file is an error, not silence."""
 
@@ -113,15 +116,20 @@ class Frozen(BaseModel):
         the old ones over. Without extras and private attributes to look after it is also three times as fast, and
         augmentation makes sixty copies a variant.
         """
-        copy = super().model_copy(deep=True) if deep else self.__new__(type(self))
-        fields = dict(vars(copy if deep else self))
-        known = type(self).__pydantic_fields__
-        if len(fields) > len(known):
-            fields = {name: value for name, value in fields.items() if name in known}
-        object.__setattr__(copy, "__dict__", fields | update if update else fields)
-        object.__setattr__(copy, "__pydantic_fields_set__", self.model_fields_set.union(update or ()))
-        object.__setattr__(copy, "__pydantic_extra__", None)
-        object.__setattr__(copy, "__pydantic_private__", None)
+        kind = type(self)
+        copy = super().model_copy(deep=True) if deep else kind.__new__(kind)
+        fields = (copy if deep else self).__dict__.copy()
+        if len(fields) > len(kind.__pydantic_fields__):
+            fields = {name: value for name, value in fields.items() if name in kind.__pydantic_fields__}
+        fields_set = self.__pydantic_fields_set__
+        if update:
+            fields.update(update)
+            if not update.keys() <= fields_set:
+                fields_set = fields_set.union(update)
+        _set_slot(copy, "__dict__", fields)
+        _set_slot(copy, "__pydantic_fields_set__", fields_set)
+        _set_slot(copy, "__pydantic_extra__", None)
+        _set_slot(copy, "__pydantic_private__", None)
         return copy
 
 

@@ -5,6 +5,7 @@ rules).
 from functools import lru_cache
 
 from components.avatar.harness import edits
+from components.avatar.harness.banks import banks
 from components.avatar.harness.draw import Draw, taken_names
 from components.avatar.harness.names import clean_name
 from components.avatar.harness.rewording import reword_rule
@@ -19,7 +20,7 @@ def rename_skills(harness: Harness, draw: Draw) -> Harness:
     names: dict[str, str] = {}
     for skill in harness.skills:
         if draw.hits():
-            words = tuple(word for family in skill.handles for word in draw.banks.family_names[family])
+            words = _family_words(skill.handles)
             name = draw.name([words, draw.banks.skill_words] if words else [draw.banks.skill_words], taken)
             names[skill.name] = name
             taken.add(clean_name(name))
@@ -78,6 +79,12 @@ def mask_skill_rules(harness: Harness, draw: Draw) -> Harness:
         return [rule for number, rule in enumerate(rules) if number != dropped]
 
     return _edit_rules(harness, draw, mask)
+
+
+@lru_cache(maxsize=256)
+def _family_words(families: tuple[Family, ...]) -> tuple[str, ...]:
+    """Words that a name of a skill for these families may have."""
+    return tuple(word for family in families for word in banks().family_names[family])
 
 
 def _edit_rules(harness: Harness, draw: Draw, edit) -> Harness:

@@ -29,6 +29,7 @@ def rename_arguments(harness: Harness, draw: Draw) -> Harness:
     consistent = draw.rng.random() < 0.7
     shared: dict[str, str] = {}
     originals = {new: old for old, new in draw.renamed.items()}
+    renamed: dict[str, dict[str, str]] = {}
     for tool in harness.tools:
         binding = harness.bindings.get(tool.name)
         if binding is None:
@@ -46,8 +47,8 @@ def rename_arguments(harness: Harness, draw: Draw) -> Harness:
             taken.add(clean_name(new))
             draw.renamed[f"{originals.get(tool.name, tool.name)}.{name}"] = new
         if names:
-            harness = edits.rename_arguments(harness, tool.name, names)
-    return harness
+            renamed[tool.name] = names
+    return edits.rename_arguments(harness, renamed) if renamed else harness
 
 
 def reword_tool_descriptions(harness: Harness, draw: Draw) -> Harness:

@@ -20,7 +20,9 @@ def kinds(old: Harness, new: Harness) -> list[tuple[str, str]]:
 def test_renames_are_seen_as_renames(harness: Harness) -> None:
     assert kinds(harness, rename_tools(harness, {"stockCount": "left"})) == [("tool_renamed", "surface")]
     assert ("skill_renamed", "surface") in kinds(harness, rename_skills(harness, {"talk": "chat"}))
-    assert kinds(harness, rename_arguments(harness, "delivery", {"city": "town"})) == [("argument_renamed", "surface")]
+    assert kinds(harness, rename_arguments(harness, {"delivery": {"city": "town"}})) == [
+        ("argument_renamed", "surface")
+    ]
 
 
 def test_what_changes_behaviour_says_so(harness: Harness) -> None:
