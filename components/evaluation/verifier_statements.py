@@ -1,4 +1,4 @@
-"""What a reply states without numbers: sold out, no coupon, an order's state, a product's name, a variant in stock.
+"""What a reply states of a product without numbers: sold out, no coupon, no returns, an attribute, a gift.
 
 `false` lists the statements that the stream does not bear out.
 """
@@ -6,26 +6,19 @@
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cached_property
-from itertools import pairwise
 
-from components.avatar.harness.schema import Capability, Family
-from components.avatar.simulator.capabilities import execute
+from components.avatar.harness.schema import Family
 from components.avatar.simulator.catalogue import attribute_key
-from components.evaluation.verifier_reading import Claim, Reading
+from components.evaluation.verifier_claims import Claim
+from components.evaluation.verifier_reading import Reading
 from components.evaluation.verifier_tokens import quantities, tokenize
 from components.evaluation.verifier_words import (
     CANNOT,
     COUPON_WORDS,
     ENDED,
-    EXISTS,
     FINAL_SALE,
     IN_STOCK,
     NEGATIONS,
-    NO_CHOICE,
-    NO_RESULT,
-    NOT_SHOWN,
-    ORDER_WORDS,
-    OTHER_MATTERS,
     REFUSES,
     RESTOCK,
     RETURN_WORDS,
@@ -33,12 +26,10 @@ from components.evaluation.verifier_words import (
     SOLD_OUT,
     UNUSABLE,
     WARRANTY_WORDS,
-    YES,
 )
 from components.evaluation.verifier_world import Truth
 
 F = Family
-_NO_LINK = frozenset({("no", noun) for noun in ("link", "links", "item", "product", "number")} | {("no", "such")})
 _STOCKED = (F.STOCK, F.VARIANT, F.UNKNOWN_LINK)
 _PLAIN_FREE = frozenset({"feel", "fragrance", "oil", "alcohol", "cruelty", "hands", "sugar", "scent", "perfume"})
 
@@ -46,11 +37,11 @@ _PLAIN_FREE = frozenset({"feel", "fragrance", "oil", "alcohol", "cruelty", "hand
 class Statements:
     """Statements of one reading, each against the truth of its moment."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, reading: Reading, claims: list[Claim]) -> None:
+        self.reading, self.claims = reading, claims
         self.link = reading.question.link_id
         self.truth = reading.truth(self.link)
-        self._refusals = {reading.segments[at] for at in reading.says(CANNOT)}
+        self.refusals = {reading.segments[at] for at in reading.says(CANNOT)}
 
     @cached_property
     def false(self) -> list[str]:
@@ -59,12 +50,7 @@ class Statements:
             self._false_coupon(),
             self._false_flash(),
             self._false_returns(),
-            self._false_names(),
-            self._false_existence(),
-            self._false_variants(),
             self._false_attribute(),
-            self._false_order(),
-            self._false_comparison(),
             self._false_gifts(),
         )
         return list(dict.fromkeys(text for check in checks for text in check))
@@ -74,7 +60,7 @@ class Statements:
         and questions, do not count."""
         r = self.reading
         for at, word in enumerate(r.words):
-            if word not in words or r.tokens[at].asked or r.segments[at] in self._refusals:
+            if word not in words or r.tokens[at].asked or r.segments[at] in self.refusals:
                 continue
             if r.negations(r.segments[at]) % 2 == 1:
                 yield at
@@ -90,12 +76,12 @@ class Statements:
 
     # Stock
 
-    def _stock_statements(self) -> Iterator[tuple[bool, int | None, int]]:
+    def stock_statements(self) -> Iterator[tuple[bool, int | None, int]]:
         """(in stock, link, position)."""
         r = self.reading
         for phrases, there in ((SOLD_OUT, False), (IN_STOCK, True)):
             for at in r.says(phrases):
-                if r.segments[at] in self._refusals or (there and r.words[at] == "is" and r.words[at + 1] != "there"):
+                if r.segments[at] in self.refusals or (there and r.words[at] == "is" and r.words[at + 1] != "there"):
                     continue
                 flipped = r.negations(r.segments[at], before=at) % 2 == 1
                 yield there != flipped, r.subject(at), at
@@ -103,15 +89,15 @@ class Statements:
     def sold_out(self, link: int | None) -> bool:
         none_of_it = any(
             claim.stated and claim.dimension == "count" and claim.quantity.value == 0 and claim.link == link
-            for claim in self.reading.claims
+            for claim in self.claims
         )
-        return none_of_it or any(not there and about == link for there, about, _ in self._stock_statements())
+        return none_of_it or any(not there and about == link for there, about, _ in self.stock_statements())
 
     def _false_stock(self) -> Iterator[str]:
         r = self.reading
         if r.family not in _STOCKED and not r.says(("sold out", "out of stock", "in stock")):
             return
-        for there, link, at in self._stock_statements():
+        for there, link, at in self.stock_statements():
             named = [row for row in r.variants if r.segments[row[0]] == r.segments[at] and row[3] == link]
             if named or (r.family == F.VARIANT and r.variants):
                 continue  # judged with the variants
@@ -156,7 +142,7 @@ class Statements:
             and any(r.words[n] in ENDED for n, s in enumerate(r.segments) if s == r.segments[at])
             for at, word in enumerate(r.words)
         )
-        later = any("later" in claim.true_of and claim.dimension == "clock" for claim in r.claims)
+        later = any("later" in claim.true_of and claim.dimension == "clock" for claim in self.claims)
         return ended or self._denied(SALE_WORDS) or (later and bool(r.says(("not yet", "starts", "begins"))))
 
     def _false_flash(self) -> Iterator[str]:
@@ -165,7 +151,7 @@ class Statements:
         if (self.no_flash and runs) or self._wrongly_denied(SALE_WORDS, lambda truth: "flash" in truth.money):
             yield "no flash sale"
         coming = {"from", "starts", "start", "begins", "yet", "later"}.intersection(r.words)
-        for claim in r.claims:
+        for claim in self.claims:
             if claim.stated and claim.true_of == {"later"} and not coming:
                 yield "flash sale before its time"
         sells = r.family == F.FLASH_SALE and r.says(("yes",)) and not self.no_flash
@@ -199,6 +185,12 @@ class Statements:
         name = self.reading.question.slots.get("attribute")
         return attribute_key(name) if self.reading.family == F.ATTRIBUTES and isinstance(name, str) else None
 
+    @property
+    def attribute_known(self) -> bool:
+        """Whether the product has the attribute that was asked for."""
+        shop = ("warranty", "warranty months", "return days")
+        return self.truth is not None and (self._wanted in shop or self._wanted in self.truth.attributes)
+
     @cached_property
     def attribute_said(self) -> bool:
         r, name = self.reading, self._wanted
@@ -219,13 +211,13 @@ class Statements:
             return lacking or self._denied(frozenset({name, *name.split()})) or f"{name} free" in " ".join(r.words)
         measures = quantities(tokenize(value), r.nouns)
         if measures:
-            return any(self._measured(claim, measures[0]) for claim in r.claims)
+            return any(self._measured(claim, measures[0]) for claim in self.claims)
         return self._value_said(value)
 
     def _role_said(self, role: str) -> bool:
         return any(
             claim.stated and role in claim.true_of and all(cue & claim.true_of for cue in claim.cued)
-            for claim in self.reading.claims
+            for claim in self.claims
         )
 
     def _measured(self, claim: Claim, measure) -> bool:
@@ -267,235 +259,6 @@ class Statements:
         denied = [at for at in r.runs([t.text for t in tokenize(own)]) if r.denied(at)] if own else []
         if denied:
             yield f"not {own}"
-
-    # Names
-
-    @cached_property
-    def named(self) -> list[int]:
-        """Products that the reply names, by number or title, and does not deny."""
-        return [mention.link for mention in self.reading.mentions if not mention.denied]
-
-    @cached_property
-    def mismatched(self) -> bool:
-        """A title beside another product's number, or only another product's name where one was asked about."""
-        r = self.reading
-        titles = [m for m in r.mentions if m.title and not m.denied]
-        numbers = [m for m in r.mentions if not m.title and not m.denied]
-        for title in titles:
-            near = [n for n in numbers if 0 <= title.start - n.end <= 3 or 0 <= n.start - title.end <= 3]
-            if near and all(number.link != title.link for number in near):
-                return True
-        return False
-
-    def _false_names(self) -> Iterator[str]:
-        r = self.reading
-        if self.mismatched:
-            yield "title and number of two products"
-        if r.family == F.ON_AIR:
-            if any(link != r.stream.on_air for link in self.named):
-                yield "another product on air"
-        elif r.family == F.SEARCH:
-            found = self._results
-            if any(link not in found for link in self.named):
-                yield "a product that was not found"
-        elif (
-            r.family == F.UNKNOWN_LINK
-            and any(not there for there, _, _ in self._stock_statements())
-            and not self.denies_link(self.link)
-        ):
-            yield "a product that does not exist"
-
-    def denies_link(self, link: int | None) -> bool:
-        """A segment that names the link, or speaks of finding or having one, is negated. "Sold out" is no denial, nor
-        is "no price for link 77"."""
-        r = self.reading
-        for segment in dict.fromkeys(r.segments):
-            words = [w for w, s in zip(r.words, r.segments, strict=True) if s == segment]
-            if segment in self._refusals or not NEGATIONS.intersection(words) or OTHER_MATTERS.intersection(words):
-                continue
-            numbers = {word for word in words if word.isdigit()}
-            if str(link) in numbers or (not numbers and EXISTS.intersection(words)):
-                return True
-            if not numbers and any(pair in _NO_LINK for pair in pairwise(words)):
-                return True
-        return bool(r.says(("unknown link", "unknown item", "not in stream", "not in list")))
-
-    def _false_existence(self) -> Iterator[str]:
-        """Says of a product that it does not exist, or that there are no links at all."""
-        r = self.reading
-        if r.family == F.UNKNOWN_LINK:
-            return
-        for at, pair in enumerate(pairwise(r.words)):
-            following = r.words[at + 2] if at + 2 < len(r.words) else ""
-            if pair in _NO_LINK and (not following.isdigit() or int(following) in r.catalogue.by_link):
-                if following != "needed":
-                    yield " ".join(pair)
-        gone = r.says(("does not exist", "not one of ours", "not in our shop", "not have link", "not find link"))
-        if gone and (r.truth(r.subject(gone[0])) is not None):
-            yield "does not exist"
-
-    @cached_property
-    def _results(self) -> list[int]:
-        query = str(self.reading.question.slots.get("query", ""))
-        rows = execute(Capability.PRODUCT_SEARCH, self.reading.stream, {"query": query})["results"]
-        return [row["link_id"] for row in rows]
-
-    @cached_property
-    def result_said(self) -> bool:
-        if not self._results:
-            return bool(self.reading.says(NO_RESULT)) and not self.named
-        if self.named:
-            return any(link in self._results for link in self.named) and not self.mismatched
-        return any(self.reading.head_named(link) for link in self._results)
-
-    @cached_property
-    def shown_said(self) -> bool:
-        shown = self.reading.stream.on_air
-        if shown is None or shown not in self.reading.catalogue.by_link:
-            return bool(self.reading.says(NOT_SHOWN))
-        if self.named:
-            return shown in self.named and not self.mismatched
-        return self.reading.head_named(shown)
-
-    # Variants
-
-    @cached_property
-    def offered(self) -> dict[str, bool]:
-        """Named variant of the asked product -> whether the reply says that it is there; the last word counts."""
-        r = self.reading
-        states: dict[str, bool] = {}
-        for start, end, value, link in r.variants:
-            if link != r.asked:
-                continue
-            segment = r.segments[start]
-            gone = [at for at in r.says(SOLD_OUT) if r.tokens[at].part == r.tokens[start].part and at >= start]
-            later = [row for row in r.variants if row[0] > end and gone and row[0] < gone[0]]
-            none = bool(gone) and not later and r.negations(r.segments[gone[0]], before=gone[0]) % 2 == 0
-            zero = any(c.variant == value and c.quantity.value == 0 for c in r.claims if c.stated)
-            states[value] = not (none or zero or r.negations(segment, before=start) % 2 == 1)
-        return states
-
-    def variant_said(self, asked: str) -> bool:
-        r = self.reading
-        if self.truth is None:
-            return False
-        stock = self.truth.variants.get(asked, 0)
-        counted = any(c.stated and c.variant == asked and "variant" in c.true_of for c in r.claims)
-        if asked in self.offered:
-            wrong_count = any(
-                c.stated and c.variant == asked and "variant" not in c.true_of
-                for c in r.claims
-                if c.dimension == "count"
-            )
-            return self.offered[asked] == (stock > 0) and not wrong_count
-        stated = [there for there, link, _ in self._stock_statements() if link == r.asked]
-        yes = bool(YES.intersection(r.words))
-        return counted or (bool(stated) and stated[-1] == (stock > 0)) or (yes and stock > 0)
-
-    def _false_variants(self) -> Iterator[str]:
-        if self.truth is None or self.reading.family not in (F.VARIANT, F.STOCK):
-            return
-        for value, there in self.offered.items():
-            if value in self.truth.variants and there != (self.truth.variants[value] > 0):
-                yield f"{value} {'there' if there else 'gone'}"
-
-    @cached_property
-    def no_choice(self) -> bool:
-        return bool(self.reading.says(NO_CHOICE))
-
-    # Orders, comparisons, gifts
-
-    @cached_property
-    def _states(self) -> set[str]:
-        r = self.reading
-        said: set[str] = set()
-        for state, phrases in ORDER_WORDS.items():
-            for at in r.says(phrases):
-                if not r.denied(at, 4):
-                    said.add(state)
-        return said
-
-    @cached_property
-    def _state(self) -> str | None:
-        order = self.reading.question.slots.get("order_id")
-        if self.reading.family != F.ORDER_STATUS or not isinstance(order, str):
-            return None
-        return execute(Capability.ORDER_STATUS_LOOKUP, self.reading.stream, {"order_id": order})["status"]
-
-    @property
-    def order_said(self) -> bool:
-        return self._state in self._states
-
-    def _false_order(self) -> Iterator[str]:
-        if self._state is None:
-            return
-        yield from sorted(self._states - {self._state})
-        r = self.reading
-        if any(r.denied(at, 4) for at in r.says(ORDER_WORDS[self._state])):
-            yield f"not {self._state}"
-
-    @cached_property
-    def compared(self) -> set[int]:
-        """Links of a comparison whose list price is stated for them. Prices beside no name follow the order in which
-        the reply names the links, else the order of the question."""
-        stated = [(self.reading.truth(link), link, claim) for link, claim in self.priced if claim.stated]
-        return {link for truth, link, claim in stated if truth and claim.quantity.value in truth.money["list"]}
-
-    @cached_property
-    def priced(self) -> list[tuple[int, Claim]]:
-        r = self.reading
-        links = [link for link in r.question.slots.get("link_ids", ()) if isinstance(link, int)]
-        prices = [c for c in r.claims if c.dimension == "money" and not any("difference" in cue for cue in c.cued)]
-        owners: dict[int, int] = {}
-        for index, claim in enumerate(prices):
-            segment = r.segments[claim.quantity.start]
-            here = [m for m in r.mentions if r.segments[m.start] == segment]
-            before = [m for m in here if m.start < claim.quantity.start]
-            chosen = before or [m for m in here if r.words[m.start - 1] in ("for", "of", "on")]
-            if chosen:
-                owners[index] = chosen[-1].link
-        free = [link for link in dict.fromkeys([m.link for m in r.mentions] + links) if link in links]
-        first = prices[0].quantity.start if prices else 0
-        if len({m.link for m in r.mentions if m.start < first}) < 2:
-            free = links
-        free = [link for link in free if link not in owners.values()]
-        for index in range(len(prices)):
-            if index not in owners and free:
-                owners[index] = free.pop(0)
-        return [(owners[index], claim) for index, claim in enumerate(prices) if index in owners]
-
-    def is_price(self, link: int, claim: Claim) -> bool:
-        """A list price, or the flash price while it runs."""
-        truth = self.reading.truth(link)
-        return truth is not None and claim.quantity.value in truth.money["list"] | truth.money.get("flash", frozenset())
-
-    def _false_comparison(self) -> Iterator[str]:
-        r = self.reading
-        for at, word in enumerate(r.words):
-            cheap = word in ("cheaper", "less")
-            if word not in ("cheaper", "dearer", "pricier") or r.tokens[at].asked:
-                continue
-            left, right = self._sides(at)
-            if left is not None and right is not None and left != right:
-                if ((left < right) == cheap) == r.denied(at):
-                    yield word
-
-    def _sides(self, at: int):
-        """Prices left and right of a comparing word."""
-        r = self.reading
-        links = [link for link in r.question.slots.get("link_ids", ()) if isinstance(link, int)]
-        before = [m.link for m in r.mentions if m.start < at]
-        own = before[-1] if before else r.question.link_id
-        left = r.truth(own)
-        named = [m.link for m in r.mentions if m.start > at and "than" in r.words[at : m.start]]
-        if named:
-            other = r.truth(named[0])
-        else:
-            other = next((r.truth(link) for link in links if link != own), None) if own in links else None
-        if left is not None and other is None and "than" in r.words[at:]:
-            amounts = [c.quantity.value for c in r.claims if c.quantity.start > at and c.dimension == "money"]
-            return left.price, amounts[0] if amounts else None
-        return (left.price if left else None), (other.price if other else None)
 
     def _false_gifts(self) -> Iterator[str]:
         """Nothing in a shop is free or half price by itself."""

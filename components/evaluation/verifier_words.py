@@ -64,7 +64,7 @@ COUPON_WORDS = frozenset("coupon coupons code codes voucher vouchers promo disco
 SALE_WORDS = frozenset("flash sale deal deals".split())
 RETURN_WORDS = frozenset("return returns returned returnable refund refunds refundable exchange".split())
 WARRANTY_WORDS = frozenset("warranty guarantee".split())
-ENDED = frozenset("ended over expired finished missed past closed gone".split())
+ENDED = frozenset("ended over expired finished missed closed gone".split())
 FUTURE = frozenset("from start starts begin begins yet later".split())
 UNUSABLE = frozenset("needs need only ended expired works minimum from requires belongs longer".split())
 

@@ -27,6 +27,8 @@ def main() -> None:
     splits = {
         "development": [j for j in judged if not j.row.held_out],
         "held_out": [j for j in judged if j.row.held_out],
+        "plain": [j for j in judged if j.row.tricky is None],
+        "tricky": [j for j in judged if j.row.tricky is not None],
     }
     report: dict[str, Any] = {"n": len(judged), "tricky": sum(j.row.tricky is not None for j in judged), "splits": {}}
     print(f"{report['n']} replies, {report['tricky']} of them tricky")

@@ -4,7 +4,7 @@ A row is complete: the question, what tools of that moment say (`facts`), the re
 shops beside it are frozen copies, so that no later edit of a merchant can make a label wrong.
 """
 
-import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from components.avatar.simulator.scenario import Question, Scenario, StreamEvent
 from components.avatar.simulator.stream import Stream
 
 FOLDER = Path(__file__).parent
+FILES = (FOLDER / "transcripts.jsonl", FOLDER / "held_out.jsonl")
 C, F = Capability, Family
 
 _ASKED: dict[Family, tuple[Capability, ...]] = {  # lookups whose results a reader needs to check a label
@@ -43,7 +44,8 @@ _ASKED: dict[Family, tuple[Capability, ...]] = {  # lookups whose results a read
 
 class Transcript(Frozen):
     """One judged reply. `tools`: whether the agent made the lookups before it replied; `skill`: whether it loaded the
-    right one; `withdrawn`: capabilities whose tools the merchant took away; `tricky`: what makes it so."""
+    right one; `withdrawn`: capabilities whose tools the merchant took away; `tricky`: what makes it so; `held_out`: the
+    evaluation's verifier was finished before it met this row."""
 
     id: str
     merchant: str
@@ -60,14 +62,10 @@ class Transcript(Frozen):
     facts: dict[Capability, dict[str, Any]]
     reply: str
     accuracy: Literal[0, 1]
-    effectiveness: Literal[0, 0.5, 1]
+    effectiveness: float = Field(ge=0, le=1, multiple_of=0.5)
     reason: str
     tricky: str | None = None
-
-    @property
-    def held_out(self) -> bool:
-        """Half of the rows, by their ids: neither verifier was run on them while the evaluation's was written."""
-        return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 1
+    held_out: bool = False
 
     @property
     def scenario(self) -> Scenario:
@@ -83,10 +81,14 @@ class Transcript(Frozen):
         )
 
 
-def load_transcripts(path: Path = FOLDER / "transcripts.jsonl") -> list[Transcript]:
-    """Raises InputError with all faults of the file."""
+def load_transcripts(paths: Sequence[Path] = FILES) -> list[Transcript]:
+    """Raises InputError with all faults of the files."""
     faults: list[Fault] = []
-    rows = [validate(Transcript, row, path, faults, f"line {number}") for number, row in read_jsonl(path, faults)]
+    rows = [
+        validate(Transcript, row, path, faults, f"line {number}")
+        for path in paths
+        for number, row in read_jsonl(path, faults)
+    ]
     if faults:
         raise InputError(faults)
     return [row for row in rows if row is not None]
