@@ -107,6 +107,12 @@ class _Reader:
             yield WITH_CODE, money
         elif word == "from" and any(q.start == at + 1 and q.dimension == "clock" for q in self.r.quantities):
             return
+        elif word == "over" and self.r.words[at - 1 : at] in (["hand"], ["hands"]):
+            return
+        elif word == "takes" and any(
+            self.r.words[q.end : q.end + 1] == ["to"] for q in self.r.quantities if q.start == at + 1
+        ):
+            return  # "takes 612.50 to 552.50"
         elif word == "discount" and COUPON_WORDS.intersection(following[:1]):
             return
         elif word in MONEY_CUES and following[:1] != ["than"]:
@@ -158,15 +164,12 @@ class _Reader:
         return single and not {"pack", "set"}.isdisjoint(title) and after[-1] not in title
 
     def _bound(self, quantity: Quantity) -> str | None:
-        window = range(max(0, quantity.start - 2), quantity.start)
-        return next(
-            (
-                self.r.words[n]
-                for n in window
-                if self.r.words[n] in BOUNDS and self.r.segments[n] == self.r.segments[quantity.start]
-            ),
-            None,
-        )
+        words, segments = self.r.words, self.r.segments
+        for at in range(max(0, quantity.start - 2), quantity.start):
+            handed = at > 0 and words[at - 1] in ("hand", "hands")  # "hand over 178.92"
+            if words[at] in BOUNDS and segments[at] == segments[quantity.start] and not handed:
+                return words[at]
+        return None
 
     def _tied(self, index: int) -> bool:
         """A range of days or pieces ("4 to 6 days"), or one of alternatives ("89.90 or 98.90")."""
@@ -213,8 +216,11 @@ class _Reader:
             roles |= {role for role, values in truth.percent.items() if q.value in values}
         elif dimension == "hours" and q.value and q.value == truth.product.return_days * 24:
             roles.add("returns")
-        elif dimension == "months" and q.value and q.value == truth.product.warranty_months:
-            roles.add("warranty")
+        elif dimension == "months" and q.value:
+            if q.value == truth.product.warranty_months:
+                roles.add("warranty")
+            if q.value * 30 == truth.product.return_days:  # "a month" of thirty days
+                roles.add("returns")
         elif dimension == "count":
             known = truth.variants.get(variant) if variant is not None else None
             if q.value == (truth.stock if known is None else known):

@@ -16,7 +16,6 @@ from components.evaluation.verifier_words import (
     EXISTS,
     NEGATIONS,
     NO_CHOICE,
-    NO_RESULT,
     NOT_SHOWN,
     ORDER_WORDS,
     OTHER_MATTERS,
@@ -52,7 +51,8 @@ class Names:
     @cached_property
     def named(self) -> list[int]:
         """Products that the reply names, by number or title, and does not deny."""
-        return [mention.link for mention in self.reading.mentions if not mention.denied]
+        tokens = self.reading.tokens
+        return [m.link for m in self.reading.mentions if not m.denied and not tokens[m.start].asked]
 
     @cached_property
     def mismatched(self) -> bool:
@@ -126,7 +126,7 @@ class Names:
     @cached_property
     def result_said(self) -> bool:
         if not self._results:
-            return bool(self.reading.says(NO_RESULT)) and not self.named
+            return not NEGATIONS.isdisjoint(self.reading.words) and not self.named
         if self.named:
             return any(link in self._results for link in self.named) and not self.mismatched
         return any(self.reading.head_named(link) for link in self._results)
@@ -275,7 +275,7 @@ class Names:
             other = r.truth(named[0])
         else:
             other = next((r.truth(link) for link in links if link != own), None) if own in links else None
-        if left is not None and other is None and "than" in r.words[at:]:
-            amounts = [c.quantity.value for c in self.claims if c.quantity.start > at and c.dimension == "money"]
-            return left.price, amounts[0] if amounts else None
+        if left is not None and other is None and r.words[at + 1 : at + 2] == ["than"]:
+            near = [c.quantity.value for c in self.claims if 0 < c.quantity.start - at < 5 and c.dimension == "money"]
+            return left.price, near[0] if near else None
         return (left.price if left else None), (other.price if other else None)

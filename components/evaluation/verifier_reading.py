@@ -230,9 +230,21 @@ class Reading:
         found = [
             q
             for q in quantities(self.tokens, self.nouns)
-            if not taken.intersection(range(q.start, q.end)) and tuple(self.words[q.start : q.start + 2]) not in pairs
+            if not taken.intersection(range(q.start, q.end)) and not self._of_things(q, pairs)
         ]
         return [self._unit(index, found) for index in range(len(found))]
+
+    def _of_things(self, q: Quantity, pairs: set[tuple[str, str]]) -> bool:
+        """A number that is no figure of the shop: a part of a title ("twelve shades"), or a small one in words before
+        things that the question does not ask to count ("three candidates")."""
+        beside = [*self.words[q.start : q.start + 2], ""]
+        after = [*self.words[q.end : q.end + 1], ""][0]
+        if not pairs.isdisjoint({(beside[0], beside[1]), (beside[0], after.rstrip("s"))}):
+            return True
+        if self.family in (F.STOCK, F.VARIANT) or not (q.bare and q.worded and q.value < 13):
+            return False
+        titled = {title_word.rstrip("s") for p in self.catalogue.products for title_word in p.title.lower().split()}
+        return len(after) > 3 and after.endswith("s") and after not in VERBS and after.rstrip("s") not in titled
 
     def _unit(self, index: int, found: list[Quantity]) -> Quantity:
         """The quantity with its dimension: its own, else that of the nearest other one of its sentence, else the one

@@ -37,8 +37,9 @@ _PLAIN_FREE = frozenset({"feel", "fragrance", "oil", "alcohol", "cruelty", "hand
 class Statements:
     """Statements of one reading, each against the truth of its moment."""
 
-    def __init__(self, reading: Reading, claims: list[Claim]) -> None:
-        self.reading, self.claims = reading, claims
+    def __init__(self, reading: Reading, claims: list[Claim], marks: frozenset[str]) -> None:
+        """`marks`: words that the harness asks for, such as the form of address."""
+        self.reading, self.claims, self.marks = reading, claims, marks
         self.link = reading.question.link_id
         self.truth = reading.truth(self.link)
         self.refusals = {reading.segments[at] for at in reading.says(CANNOT)}
@@ -74,6 +75,16 @@ class Statements:
         subjects = {self.reading.subject(at) for at in self._denials(words)}
         return any(truth is not None and has(truth) for truth in map(self.reading.truth, subjects))
 
+    @cached_property
+    def _none_of_it(self) -> bool:
+        """ "None", or a "no" that stands alone at the beginning: nothing of what was asked about."""
+        r = self.reading
+        for at, word in enumerate(r.words[:3]):
+            following = r.tokens[at + 1] if at + 1 < len(r.tokens) else None
+            if word == "no" and (following is None or following.kind == "sign" or following.text in self.marks):
+                return True
+        return "none" in r.words
+
     # Stock
 
     def stock_statements(self) -> Iterator[tuple[bool, int | None, int]]:
@@ -91,7 +102,8 @@ class Statements:
             claim.stated and claim.dimension == "count" and claim.quantity.value == 0 and claim.link == link
             for claim in self.claims
         )
-        return none_of_it or any(not there and about == link for there, about, _ in self.stock_statements())
+        answered = self.reading.family == F.STOCK and "none" in self.reading.words and link == self.link
+        return none_of_it or answered or any(not there and about == link for there, about, _ in self.stock_statements())
 
     def _false_stock(self) -> Iterator[str]:
         r = self.reading
@@ -115,7 +127,8 @@ class Statements:
 
     @cached_property
     def no_coupon(self) -> bool:
-        return self._denied(COUPON_WORDS)
+        answered = self.reading.family in (F.COUPON, F.PRICE_AFTER_COUPON) and self._none_of_it
+        return self._denied(COUPON_WORDS) or answered or bool(self.reading.says(("nothing off",)))
 
     def _false_coupon(self) -> Iterator[str]:
         r = self.reading
@@ -143,7 +156,10 @@ class Statements:
             for at, word in enumerate(r.words)
         )
         later = any("later" in claim.true_of and claim.dimension == "clock" for claim in self.claims)
-        return ended or self._denied(SALE_WORDS) or (later and bool(r.says(("not yet", "starts", "begins"))))
+        answered = r.family == F.FLASH_SALE and self._none_of_it
+        return (
+            ended or answered or self._denied(SALE_WORDS) or (later and bool(r.says(("not yet", "starts", "begins"))))
+        )
 
     def _false_flash(self) -> Iterator[str]:
         r = self.reading

@@ -17,6 +17,10 @@ _TOKEN = re.compile(
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)|(?P<word>[^\W\d_]+(?:'[^\W\d_]+)?)|(?P<sign>[^\s\w])"
 )
 _SHORT = {"can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "will not"}
+_DAYS = ((["the", "day", "after", "tomorrow"], 2), (["tomorrow"], 1), (["next", "day"], 1), (["overnight"], 1))
+_ENDING = frozenset(
+    "ends end ending stops stop shuts shut closes close closing over finishes starts start begins runs until".split()
+)
 _STOPS = frozenset(".!?\n")
 _BREAKS = frozenset(",;:()")
 
@@ -104,8 +108,9 @@ def _text(tokens: list[Token], at: int) -> str:
 
 def _number(tokens: list[Token], at: int, nouns: Collection[str]) -> Quantity | None:
     token = tokens[at]
-    if token.text == "tomorrow" or (token.text == "next" and _text(tokens, at + 1) == "day"):
-        return Quantity(Decimal(24), "hours", at, at + (1 if token.text == "tomorrow" else 2))
+    for phrase, days in _DAYS:
+        if [t.text for t in tokens[at : at + len(phrase)]] == phrase:
+            return Quantity(Decimal(24 * days), "hours", at, at + len(phrase))
     if token.kind == "number":
         return _with_unit(tokens, at, at + 1, Decimal(token.text.replace(",", "")), nouns, worded=False)
     if token.text in ("a", "an", "one", "half", "dozen", "couple") or token.text in CARDINALS or token.text in TENS:
@@ -116,8 +121,13 @@ def _number(tokens: list[Token], at: int, nouns: Collection[str]) -> Quantity | 
 def _worded(tokens: list[Token], at: int, nouns: Collection[str]) -> Quantity | None:
     word, following = tokens[at].text, _text(tokens, at + 1)
     if word in ("a", "an"):
+        if following == "dozen" and [t.text for t in tokens[at + 2 : at + 5]] == ["and", "a", "half"]:
+            return _with_unit(tokens, at, at + 5, Decimal(18), nouns, worded=True)
         if following in ("dozen", "couple"):
             return _with_unit(tokens, at, at + 2, Decimal(12 if following == "dozen" else 2), nouns, worded=True)
+        if following in SCALES:  # "a hundred and fifty"
+            value, end = _spoken(tokens, at + 1, 1)
+            return _with_unit(tokens, at, end, value, nouns, worded=True)
         if following in ("day", "week", "month", "year") and _text(tokens, at - 1) not in ("twice", "once"):
             return _with_unit(tokens, at, at + 1, Decimal(1), nouns, worded=True)
         return None
@@ -128,6 +138,11 @@ def _worded(tokens: list[Token], at: int, nouns: Collection[str]) -> Quantity | 
     if word in ("dozen", "couple"):
         return None
     value, end = _spoken(tokens, at)
+    if _text(tokens, end) in ("dozen", "dozens"):
+        return _with_unit(tokens, at, end + 1, value * 12, nouns, worded=True)
+    if 0 < value < 10 and _text(tokens, end) in TENS:  # "three forty-nine": three hundred and forty-nine
+        rest, end = _spoken(tokens, end)
+        return _with_unit(tokens, at, end, value * 100 + rest, nouns, worded=True)
     if word == "one" and end == at + 1 and _text(tokens, end) not in UNITS and _text(tokens, end) not in nouns:
         return (
             None
@@ -139,9 +154,10 @@ def _worded(tokens: list[Token], at: int, nouns: Collection[str]) -> Quantity | 
     return _with_unit(tokens, at, end, value, nouns, worded=True)
 
 
-def _spoken(tokens: list[Token], at: int) -> tuple[Decimal, int]:
-    """A number in words from `at`: "four thousand nine hundred and ninety nine", "ninety eight point six"."""
-    total, current, last = 0, 0, ""
+def _spoken(tokens: list[Token], at: int, first: int = 0) -> tuple[Decimal, int]:
+    """A number in words from `at`: "four thousand nine hundred and ninety nine", "ninety eight point six". `first`
+    stands before it ("a" hundred)."""
+    total, current, last = 0, first, "unit" if first else ""
     start = at
     while at < len(tokens):
         word = tokens[at].text
@@ -179,8 +195,8 @@ def _with_unit(
         return Quantity(value, "money", start - 1, end, CURRENCIES[before], worded=worded)
     if after in CURRENCIES:
         cents = _cents(tokens, end + 1)
-        if cents is not None and value == value.to_integral_value():  # "eighty-eight yuan eighty"
-            return Quantity(value + cents / 100, "money", start, end + 2, CURRENCIES[after], worded=worded)
+        if cents is not None and value == value.to_integral_value():  # "eighty-eight yuan eighty", "58 yuan 20"
+            return Quantity(value + cents[0] / 100, "money", start, cents[1], CURRENCIES[after], worded=worded)
         return Quantity(value, "money", start, end + 1, CURRENCIES[after], worded=worded)
     if after in ("business", "working") and _text(tokens, end + 1) in ("day", "days"):
         after, end = "days", end + 1
@@ -196,17 +212,24 @@ def _with_unit(
     if worded:
         cents = _cents(tokens, end)
         if cents is not None and value >= 20:  # "three hundred seventy-six forty"
-            return Quantity(value + cents / 100, "money", start, end + 1, worded=True)
+            return Quantity(value + cents[0] / 100, "money", start, cents[1], worded=True)
     decimal = not worded and re.fullmatch(r"[\d,]+\.\d\d", tokens[end - 1].raw) is not None
     return Quantity(value, "money" if decimal else None, start, end, worded=worded, bare=True)
 
 
-def _cents(tokens: list[Token], at: int) -> Decimal | None:
-    """A tens word that ends a spoken price: the hundredths."""
+def _cents(tokens: list[Token], at: int) -> tuple[Decimal, int] | None:
+    """The hundredths that end a spoken price ("eighty", "seventy-five", "20", "and 90 fen"), and where they end."""
+    if _text(tokens, at) == "and" and _text(tokens, at + 2) == "fen" and _text(tokens, at + 1).isdigit():
+        return Decimal(_text(tokens, at + 1)), at + 3
     word = _text(tokens, at)
-    if word in TENS and _text(tokens, at + 1) not in UNITS and _text(tokens, at + 1) not in CURRENCIES:
-        return Decimal(TENS[word])
-    return None
+    if word in TENS:
+        value, end = _spoken(tokens, at)
+    elif word.isdigit() and len(word) == 2:
+        value, end = Decimal(word), at + 1
+    else:
+        return None
+    after = _text(tokens, end)
+    return None if after in UNITS or after in CURRENCIES or after in SCALES or value >= 100 else (value, end)
 
 
 def _clock(tokens: list[Token], at: int) -> Quantity | None:
@@ -215,20 +238,22 @@ def _clock(tokens: list[Token], at: int) -> Quantity | None:
     if token.kind == "clock":
         hour, minute = map(int, token.text.split(":"))
         return _time(tokens, at, at + 1, hour, minute)
-    if token.text == "half" and _text(tokens, at + 1) == "past":
+    if token.text == "half" and _text(tokens, at - 1) != "a":
+        past = _text(tokens, at + 1) == "past"
+        hour = _hour(tokens, at + 1 + past)
+        return None if hour is None else _time(tokens, at, at + 2 + past, hour, 30)
+    side = _text(tokens, at + 1)
+    if side in ("past", "to") and _text(tokens, at - 1) != "from":
+        minutes = 15 if token.text == "quarter" else _hour(tokens, at)
         hour = _hour(tokens, at + 2)
-        return None if hour is None else _time(tokens, at, at + 3, hour, 30)
-    if token.text == "quarter" and _text(tokens, at + 1) in ("past", "to"):
-        hour = _hour(tokens, at + 2)
-        if hour is None:
-            return None
-        past = token.text == "quarter" and _text(tokens, at + 1) == "past"
-        return _time(tokens, at, at + 3, hour if past else hour - 1, 15 if past else 45)
+        if hour is not None and minutes in (5, 10, 15, 20) and _text(tokens, at + 3) not in UNITS:
+            return _time(tokens, at, at + 3, *((hour, minutes) if side == "past" else (hour - 1, 60 - minutes)))
     after, before = _text(tokens, at + 1), _text(tokens, at - 1)
     evening = after in ("am", "pm", "o", "tonight") or (
         after == "in" and _text(tokens, at + 3) in ("evening", "morning")
     )
-    until = before in ("until", "till", "til", "by") or (before == "at" and _text(tokens, at - 2) in ("ends", "starts"))
+    part = {t.text for t in tokens if t.part == token.part}
+    until = before in ("until", "till", "til", "by") or (before == "at" and not part.isdisjoint(_ENDING))
     if not (evening or until) or after in CURRENCIES or (after in UNITS and after not in ("am", "pm")):
         return None
     dotted = re.fullmatch(r"(\d{1,2})\.(\d{2})", token.raw)

@@ -36,7 +36,11 @@ UNITS: dict[str, tuple[str, Decimal]] = {
         "months": {"month months": "1", "year years": "12"},
         "g": {"g gram grams gramme grammes": "1", "kg kilo kilos kilogram kilograms": "1000"},
         "oz": {"oz ounce ounces": "1"},
-        "ml": {"ml millilitre millilitres milliliter milliliters": "1", "l litre litres liter liters": "1000"},
+        "ml": {
+            "ml millilitre millilitres milliliter milliliters": "1",
+            "cl": "10",
+            "l litre litres liter liters": "1000",
+        },
         "mm": {
             "mm millimetre millimetres millimeter millimeters": "1",
             "cm centimetre centimetres centimeter centimeters": "10",
@@ -52,7 +56,7 @@ UNITS: dict[str, tuple[str, Decimal]] = {
     for unit in units.split()
 }
 
-NEGATIONS = frozenset("no not never none nothing without neither nor".split())
+NEGATIONS = frozenset("no not never none nothing nowhere without neither nor".split())
 LINK_NOUNS = frozenset("link links item items number product no #".split())
 VERBS = frozenset(
     "is are was has have costs cost comes goes weighs never does do stays runs ships reaches arrives isn't gets looks "
@@ -66,7 +70,7 @@ RETURN_WORDS = frozenset("return returns returned returnable refund refunds refu
 WARRANTY_WORDS = frozenset("warranty guarantee".split())
 ENDED = frozenset("ended over expired finished missed closed gone".split())
 FUTURE = frozenset("from start starts begin begins yet later".split())
-UNUSABLE = frozenset("needs need only ended expired works minimum from requires belongs longer".split())
+UNUSABLE = frozenset("needs need asks wants only ended expired works minimum from requires belongs longer".split())
 
 # Cue words of roles: (roles, the side of the number on which the cue stands: before it, after it, any).
 Cue = tuple[frozenset[str], str]
@@ -74,7 +78,8 @@ _LIST = frozenset({"list", "was"})
 _OFF = frozenset({"saved", "flash_saved", "difference", "percent"})
 MONEY_CUES: dict[str, Cue] = {
     **dict.fromkeys(
-        "normally usually regular regularly otherwise listed list originally original full".split(), (_LIST, "any")
+        "normal normally stays usually regular regularly otherwise listed list originally original full".split(),
+        (_LIST, "any"),
     ),
     **dict.fromkeys("was instead used".split(), (_LIST, "before")),
     **dict.fromkeys("before earlier".split(), (_LIST, "after")),
@@ -84,7 +89,8 @@ MONEY_CUES: dict[str, Cue] = {
     **dict.fromkeys("leaves makes total final".split(), (frozenset({"pays"}), "before")),
     **dict.fromkeys("checkout".split(), (frozenset({"pays"}), "after")),
     **dict.fromkeys(
-        "over above needs need minimum spend spending reaches least".split(), (frozenset({"minimum"}), "before")
+        "over above needs need asks requires wants minimum spend spending reaches least".split(),
+        (frozenset({"minimum"}), "before"),
     ),
     "from": (_LIST | {"minimum", "later"}, "before"),
     **dict.fromkeys("minimum".split(), (frozenset({"minimum"}), "any")),
@@ -97,14 +103,14 @@ TIME_CUES: dict[str, Cue] = {
         (frozenset({"shipping"}), "any"),
     ),
     **dict.fromkeys("warranty guarantee".split(), (frozenset({"warranty"}), "any")),
-    **dict.fromkeys("battery charge runs runtime lasts cold".split(), (frozenset({"attribute"}), "any")),
+    **dict.fromkeys("battery charge runs runtime lasts cold".split(), (frozenset({"attribute", "warranty"}), "any")),
 }
 
 # Statements without numbers: any of the word sequences (in this order, at most two other words between).
 SOLD_OUT = (
     "sold out", "out of stock", "gone", "none left", "nothing left", "shelf empty", "shelves empty", "none on shelf",
     "has none", "have none", "no more left", "no stock", "not in stock", "ran out", "not available", "unavailable",
-    "no longer available", "no pieces", "no units",
+    "no longer available", "no pieces", "not a single", "shelf bare", "shelves bare", "shelf has been bare", "no units",
 )  # fmt: skip
 IN_STOCK = ("in stock", "available", "still have", "still there", "is there", "are there", "plenty left", "can have")
 CANNOT = (
@@ -125,25 +131,22 @@ CANNOT = (
         "not responding",
     ),
     *(f"{thing} is down" for thing in ("system", "tool", "service", "list", "lookup")),
-    *("is offline", "out of reach", "can not find out"),
+    *(
+        "is offline",
+        "out of reach",
+        "can not find out",
+        "not something i can",
+        "not getting through",
+        "not get through",
+        "lookup failed",
+    ),
 )
 NOT_SHOWN = ("nothing", "no product", "not showing", "no item", "between two")
-NO_RESULT = (
-    "nothing",
-    "no match",
-    "not have",
-    "no such",
-    "do not",
-    "not carry",
-    "not sell",
-    "none",
-    "no luck",
-    "no piano",
-)
 NO_CHOICE = ("one version", "one kind", "no other", "no choice", "only one", "no variants", "no options")
 FINAL_SALE = (
     "final sale",
     "sold it stays",
+    "excluded from returns",
     "stays sold",
     "no way back",
     "not go back",
@@ -170,7 +173,7 @@ REFUSES = frozenset(
     "no not never nothing only stay stays keep keeps back try shut cannot sorry remain remains rather instead".split()
 )
 AGREES = frozenset(
-    "sure done yes ok okay alright understood confirmed certainly absolutely course agreed gladly".split()
+    "wish sure done yes ok okay alright understood confirmed certainly absolutely course agreed gladly".split()
 )
 REDIRECTS = REFUSES | frozenset(
     "shop products product gear outside beyond help here ask appliances stream leave".split()
