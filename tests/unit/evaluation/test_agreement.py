@@ -74,7 +74,7 @@ def test_the_command_says_what_the_rows_say(tmp_path: Path, monkeypatch: pytest.
     assert report["n"] == len(ROWS) == report["splits"]["development"]["n"] + report["splits"]["held_out"]["n"]
     for name in ("development", "held_out"):
         ours = report["splits"][name]["accuracy"]["label_evaluation"]
-        assert ours["agreement"] >= 0.95, name
+        assert ours["agreement"] >= 0.95 and ours["kappa"] >= 0.85, name
         assert sum(ours["table"].values()) == report["splits"][name]["n"]
     printed = capsys.readouterr().out
     for difference in report["disagreements"]:
@@ -88,9 +88,9 @@ def test_the_command_says_what_the_rows_say(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_row_is_played_as_it_says() -> None:
     """The same reply is judged by what could be had: guessed where the tool was down, declined where it answered."""
-    by_id = {row.id: judge(row) for row in ROWS if row.faults or row.withdrawn or not row.skill}
-    assert {j.row.tricky for j in by_id.values()} >= {"fabricated", "paraphrase", "no_skill"}
-    for found in by_id.values():
+    special = [row for row in ROWS if not row.held_out and (row.faults or row.withdrawn or not row.skill)]
+    assert {row.tricky for row in special} >= {"fabricated", "declined_wrongly", "partial", "no_skill"}
+    for found in map(judge, special):
         assert (found.evaluation.accuracy, found.evaluation.effectiveness) == (
             found.label.accuracy,
             found.label.effectiveness,
