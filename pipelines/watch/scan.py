@@ -15,12 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
 from components.avatar.errors import Fault, InputError, SystemFault, file_fault
-from components.integrations.objects import open_objects
+from components.integrations.objects import S3Settings
+from components.integrations.s3 import S3Objects
 from components.integrations.storage import describe
 
 _NAME = re.compile(r"\w[\w.-]{0,79}")
@@ -106,21 +103,12 @@ class S3Source:
         if not bucket:
             raise InputError([Fault("command line", "--merchants", uri, "s3://bucket[/prefix]")])
         self.uri = uri.rstrip("/")
-        self._bucket, self._prefix = bucket, f"{prefix.strip('/')}/".lstrip("/")
-        self._objects = open_objects(self.uri)
-        config = Config(
-            region_name=os.environ.get("AWS_DEFAULT_REGION", "us-east-1"),
-            retries={"max_attempts": 4, "mode": "standard"},
-            connect_timeout=10,
-            read_timeout=60,
-            s3={"addressing_style": "path"},
-        )
-        self._client = boto3.client("s3", config=config)
+        self._objects = S3Objects(bucket, prefix, S3Settings(max_attempts=4))  # the next look is another attempt
 
     def look(self) -> Looked:
         """One listing; entity tags stand for the content."""
         looked, hashes = Looked(), {}
-        for key, size, tag in self._listed(self._prefix):
+        for key, size, tag in self._objects.listed():
             merchant, separator, path = key.partition("/")
             if not separator or not all(map(_counts, (merchant, *path.split("/")))):
                 continue
@@ -133,35 +121,22 @@ class S3Source:
 
     def take(self, merchant: str, target: Path) -> str:
         with _Arriving(target) as arriving:
-            for path, _, _ in self._listed(f"{self._prefix}{merchant}/"):
+            for key, _, _ in self._objects.listed(f"{merchant}/"):
+                path = key.removeprefix(f"{merchant}/")
                 if not all(map(_counts, path.split("/"))):
                     continue
-                (arriving / path).parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    self._objects.download(f"{merchant}/{path}", arriving / path)
+                    (arriving / path).parent.mkdir(parents=True, exist_ok=True)
+                    self._objects.download(key, arriving / path)
                 except KeyError:
-                    raise SystemFault(f"{self.uri}/{merchant}/{path} went away while it was read") from None
-                except OSError as error:  # a key that is a file's name and a folder's name at once
-                    raise InputError(
-                        [file_fault(f"{self.uri}/{merchant}/{path}", str(error), "a key that can be a file's path")]
-                    ) from error
+                    raise SystemFault(f"{self.uri}/{key} went away while it was read") from None
+                except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:  # a key below another key
+                    allowed = "a key that can be a file's path"
+                    raise InputError([file_fault(f"{self.uri}/{key}", str(error), allowed)]) from error
             try:
                 return describe(arriving).digest
             except InputError:
                 raise SystemFault(f"{self.uri}/{merchant} went away while it was read") from None
-
-    def _listed(self, prefix: str) -> Iterator[tuple[str, int, str]]:
-        """Key below `prefix`, bytes and entity tag of every object there."""
-        try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-            for page in pages:
-                for row in page.get("Contents", ()):
-                    yield row["Key"].removeprefix(prefix), row["Size"], row["ETag"]
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "unknown error")
-            raise SystemFault(f"{self.uri} cannot be listed: {code}") from None
-        except BotoCoreError as error:
-            raise SystemFault(f"{self.uri} cannot be listed: {type(error).__name__}: {error}") from None
 
 
 def open_source(merchants: str) -> Source:

@@ -98,7 +98,7 @@ class Watcher:
                 continue
             try:
                 looks.append((merchant, fingerprint, self.source.take(merchant, self.staging / merchant)))
-            except (InputError, SystemFault) as error:  # this one only; the next look tries again
+            except (InputError, SystemFault, OSError) as error:  # this one only; the next look tries again
                 faults[merchant] = str(error)
         changed = self.queue.observe(looks, now)
         for merchant, _, _ in looks:
@@ -255,10 +255,15 @@ class Watcher:
     def report(self) -> None:
         """Rewrite the pages of the merchants of which more is known than they say."""
         merchants = self.queue.dirty()
-        if merchants:
-            folder = self.config.state / "reports"
+        if not merchants:
+            return
+        folder = self.config.state / "reports"
+        try:
             write_reports(self.queue, merchants, folder)
             write_index(self.queue, folder)
+        except OSError as error:  # they stay in the list of those to write
+            self._fault("reports", f"{folder}: {error.strerror}")
+        else:
             self.queue.reported(merchants)
 
     def _measured(self) -> list[float]:
