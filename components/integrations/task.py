@@ -20,15 +20,19 @@ from pydantic import BaseModel, ConfigDict
 
 from components.avatar.errors import InputError, SystemFault
 from components.integrations.hardware import peak_memory_gib
+from components.integrations.lineage import DONE_FILE, log_inputs, log_outputs
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
 from components.integrations.progress import Progress, duration
+from components.integrations.registry import MODEL_NAME
 from components.integrations.storage import Manifest, Store, fetch
+from components.integrations.traces import log_cases
 from components.integrations.tracking import StepRun, Tracking
 from components.integrations.weights import resolve_base_model
 
-DONE_FILE = "done.json"
 LOGGED_BYTES = 8 * 1024**2
 MODEL_MANIFEST = "model.manifest.json"
+MONITORED = ("teacher_generation", "sft_fixed", "sft_hsa", "distillation", "simulator_rl", "evaluation")
+"""Steps that take minutes and more: CPU, memory and GPU are sampled while they run."""
 
 
 class Context(BaseModel):
@@ -123,18 +127,27 @@ def run_task(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        with Tracking(where.tracking_uri, where.experiment).step_run(parent, step) as tracked:
+        tracking = Tracking(where.tracking_uri, where.experiment)
+        with tracking.step_run(parent, step, system_metrics=step in MONITORED) as tracked:
             child = tracked.run_id
             where = where.model_copy(update={"parent_run": parent, "step_run": child})
             tracked.log_params({"seed": seed, **settings.model_dump(mode="json")})
-            metrics = run(**inputs(where), output=partial, settings=settings, seed=seed, progress=progress)
+            given = inputs(where)
+            log_inputs(tracked, step, given, MODEL_NAME)
+            metrics = run(**given, output=partial, settings=settings, seed=seed, progress=progress)
             write_metrics(partial, metrics)
             _log_output(tracked, partial, metrics)
         if where.storage_uri and (partial / "model").is_dir():
             _move_weights(partial, Store(where.storage_uri), progress)
         write_json(
             partial / DONE_FILE,
-            {"step": step, "seed": seed, "settings": settings.model_dump(mode="json"), "files": tree(partial)},
+            {
+                "step": step,
+                "seed": seed,
+                "settings": settings.model_dump(mode="json"),
+                "mlflow_run_id": child,
+                "files": tree(partial),
+            },
         )
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
@@ -170,13 +183,17 @@ def run_task(
 
 
 def _log_output(tracked: StepRun, output: Path, metrics: dict[str, Metric]) -> None:
-    """Metrics, curves and the small files of an output; weights are stored once, as the output itself or in the
-    store.
+    """Metrics, curves, evaluated cases and the small files of an output; weights are stored once, as the output itself
+    or in the store.
     """
     tracked.log_metrics(metrics)
     curves = output / "curves.jsonl"
     if curves.is_file():
         tracked.log_curves([json.loads(line) for line in curves.read_text(encoding="utf-8").splitlines()])
+    cases = output / "cases.jsonl"
+    if cases.is_file():
+        log_cases(tracked, cases)
+    log_outputs(tracked, output)
     for path in sorted(output.iterdir()):
         if path.is_file() and path.stat().st_size <= LOGGED_BYTES:
             tracked.log_artifacts(path)

@@ -4,6 +4,7 @@ Everything goes through a client with an explicit URI and explicit run ids: step
 global "active run" would belong to none of them.
 """
 
+import json
 import logging
 import math
 import os
@@ -16,13 +17,16 @@ from typing import Any, Literal
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "4")  # the default, 7, waits minutes for a dead server
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # seconds; the default is 120
 
+from google.protobuf.json_format import ParseError
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Param, Run, RunTag
 from mlflow.entities import Metric as MlflowMetric
 from mlflow.exceptions import MlflowException
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
+from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
 from components.avatar.errors import SystemFault
@@ -68,6 +72,7 @@ class Tracking:
         with server_faults(self.uri):
             if run_id is None:
                 run_id = self.client.create_run(self.experiment_id, run_name=name).info.run_id
+                confirm(self.uri, bool(run_id), "a run without an id")
             run = StepRun(self, run_id)
             run.log_tags(tags or {})
             run.log_params(params or {})
@@ -76,6 +81,7 @@ class Tracking:
     def end_pipeline_run(self, run_id: str, status: Literal["FINISHED", "FAILED", "KILLED"]) -> None:
         with server_faults(self.uri):
             self.client.set_terminated(run_id, status)
+            self._ended(run_id, status)
 
     @contextmanager
     def step_run(
@@ -83,17 +89,19 @@ class Tracking:
     ) -> Iterator["StepRun"]:
         """A child run of `parent_id` for the time of the block; it ends FINISHED, FAILED with tag `error`, or KILLED.
 
-        Runs of the same step that a killed process left RUNNING under the same parent are ended first.
-        `system_metrics` samples CPU, memory and GPU every 10 seconds.
+        Other runs of the same step that are still RUNNING under the same parent are ended: a killed process left them,
+        or a request whose answer was lost and that was sent again. `system_metrics` samples CPU, memory and GPU every
+        10 seconds.
         """
         parent = {MLFLOW_PARENT_RUN_ID: parent_id} if parent_id else {}
         with server_faults(self.uri):
-            if parent_id:
-                for stale in self._running(parent_id, step):
-                    self.client.set_terminated(stale.info.run_id, "KILLED")
             created = self.client.create_run(
                 self.experiment_id, run_name=step, tags={"step": step, **parent, **(tags or {})}
             )
+            confirm(self.uri, bool(created.info.run_id), "a run without an id")
+            for other in self._running(parent_id, step) if parent_id else ():
+                if other.info.run_id != created.info.run_id:
+                    self.client.set_terminated(other.info.run_id, "KILLED")
         run = StepRun(self, created.info.run_id)
         monitor = SystemMetricsMonitor(run.run_id, tracking_uri=self.uri) if system_metrics else None
         if monitor:
@@ -107,22 +115,41 @@ class Tracking:
         else:
             with server_faults(self.uri):
                 self.client.set_terminated(run.run_id, "FINISHED")
+                self._ended(run.run_id, "FINISHED", run)
         finally:
             if monitor:
                 monitor.finish()
 
+    def _ended(self, run_id: str, status: str, run: "StepRun | None" = None) -> None:
+        """Read back that a run has ended with all that was written to it: an answer of HTTP 200 may be somebody else's
+        page, and then nothing was.
+        """
+        found = self.client.get_run(run_id)
+        confirm(self.uri, found.info.run_id == run_id, f"run {found.info.run_id!r}")
+        confirm(self.uri, found.info.status == status, f"run {run_id} as {found.info.status} after it was ended")
+        if run is None:
+            return
+        there = {*found.data.metrics, *found.data.params, *found.data.tags}
+        there |= {given.dataset.name for given in found.inputs.dataset_inputs}
+        there |= {file.path for file in self.client.list_artifacts(run_id)} if run.files else set()
+        lost = sorted((run.written | run.files) - there)
+        confirm(self.uri, not lost, f"run {run_id} without {', '.join(lost[:5])} that were written to it")
+
     def _experiment(self, name: str) -> str:
         found = self.client.get_experiment_by_name(name)
         if found is not None:
+            confirm(self.uri, found.name == name and bool(found.experiment_id), f"experiment {found.name!r}")
             return found.experiment_id
         place = (self.folder / "artifacts").as_uri() if self.folder else None  # a server decides for itself
         try:
-            return self.client.create_experiment(name, artifact_location=place)
+            made = self.client.create_experiment(name, artifact_location=place)
         except MlflowException:
             found = self.client.get_experiment_by_name(name)  # another process was faster
             if found is None:
                 raise
-            return found.experiment_id
+            made = found.experiment_id
+        confirm(self.uri, bool(made), "an experiment without an id")
+        return made
 
     def _running(self, parent_id: str, step: str) -> Sequence[Run]:
         condition = (
@@ -135,28 +162,37 @@ class Tracking:
         try:
             self.client.set_tag(run_id, "error", error[:5000])
             self.client.set_terminated(run_id, status)
-        except (MlflowException, SQLAlchemyError):
+        except SERVER_ERRORS:
             logging.getLogger(__name__).warning("could not mark run %s as %s at %s", run_id, status, self.uri)
 
 
 class StepRun:
-    """One MLflow run that is being written."""
+    """One MLflow run that is being written; `written` are the names of its metrics, parameters, tags and datasets so
+    far, `files` its artifacts at the top.
+    """
 
     def __init__(self, tracking: Tracking, run_id: str) -> None:
         self.run_id = run_id
-        self._uri = tracking.uri
-        self._client = tracking.client
+        self.experiment_id = tracking.experiment_id
+        self.uri = tracking.uri
+        self.client = tracking.client
+        self.written: set[str] = set()
+        self.files: set[str] = set()
 
     def log_tags(self, tags: Mapping[str, str]) -> None:
-        with server_faults(self._uri):
-            self._client.log_batch(self.run_id, tags=[RunTag(k, str(v)) for k, v in tags.items()])
+        if not tags:
+            return
+        with server_faults(self.uri):
+            self.client.log_batch(self.run_id, tags=[RunTag(k, str(v)) for k, v in tags.items()])
+        self.written |= tags.keys()
 
     def log_params(self, params: Mapping[str, Any]) -> None:
         """Nested settings become dotted names."""
         rows = [Param(name, str(value)) for name, value in _flat(params)]
-        with server_faults(self._uri):
+        with server_faults(self.uri):
             for start in range(0, len(rows), _PARAMS_A_REQUEST):
-                self._client.log_batch(self.run_id, params=rows[start : start + _PARAMS_A_REQUEST])
+                self.client.log_batch(self.run_id, params=rows[start : start + _PARAMS_A_REQUEST])
+        self.written |= {row.key for row in rows}
 
     def log_metrics(self, metrics: Mapping[str, Metric], step: int = 0) -> None:
         """Each metric as `<name>` with its number of cases as `<name>.n`; an unmeasured value (NaN) leaves only the
@@ -184,35 +220,45 @@ class StepRun:
 
     def log_artifacts(self, path: Path, artifact_path: str | None = None) -> None:
         """Upload a file or a folder. Weights do not belong here: see storage.py."""
-        with server_faults(self._uri):
+        with server_faults(self.uri):
             if path.is_dir():
-                self._client.log_artifacts(self.run_id, str(path), artifact_path)
+                self.client.log_artifacts(self.run_id, str(path), artifact_path)
             else:
-                self._client.log_artifact(self.run_id, str(path), artifact_path)
+                self.client.log_artifact(self.run_id, str(path), artifact_path)
+        if artifact_path:
+            self.files.add(artifact_path.split("/")[0])
+        elif path.is_file():
+            self.files.add(path.name)
 
     def log_dataset(self, name: str, digest: str, source: str, context: str = "training") -> None:
         """Record which data the run read: `digest` of its content, `source` a path or URI, `context` training,
         evaluation, ...
         """
-        dataset = Dataset(
-            name, digest[:_DIGEST_LENGTH], source_type="local" if "://" not in source else "uri", source=source
-        )
-        with server_faults(self._uri):
-            self._client.log_inputs(self.run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
+        kind = "uri" if "://" in source else "local"
+        dataset = Dataset(name, digest[:_DIGEST_LENGTH], source_type=kind, source=json.dumps({"uri": source}))
+        with server_faults(self.uri):
+            self.client.log_inputs(self.run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
+        self.written.add(name)
 
     def log_table(self, rows: Sequence[Mapping[str, Any]], name: str) -> None:
         """Rows (failed cases) as a table of the run, to sort and compare in the UI; no rows leave no table."""
         if not rows:
             return
         columns = {key: None for row in rows for key in row}
-        with server_faults(self._uri):
+        with server_faults(self.uri):
             data = {column: [row.get(column) for row in rows] for column in columns}
-            self._client.log_table(self.run_id, data=data, artifact_file=f"{name}.json")
+            self.client.log_table(self.run_id, data=data, artifact_file=f"{name}.json")
+        self.files.add(f"{name}.json")
 
     def _log(self, rows: list[MlflowMetric]) -> None:
-        with server_faults(self._uri):
+        with server_faults(self.uri):
             for start in range(0, len(rows), _METRICS_A_REQUEST):
-                self._client.log_batch(self.run_id, metrics=rows[start : start + _METRICS_A_REQUEST])
+                self.client.log_batch(self.run_id, metrics=rows[start : start + _METRICS_A_REQUEST])
+        self.written |= {row.key for row in rows}
+
+
+SERVER_ERRORS = (MlflowException, SQLAlchemyError, RequestException, ParseError, json.JSONDecodeError)
+"""What a failing server, its database or an answer that nobody can read raise out of MLflow's client."""
 
 
 @contextmanager
@@ -222,9 +268,18 @@ def server_faults(uri: str) -> Iterator[None]:
     """
     try:
         yield
-    except (MlflowException, SQLAlchemyError) as error:
+    except SERVER_ERRORS as error:
         # Without the cause: its message, which a traceback would print, still holds the password.
         raise SystemFault(_USER_AND_PASSWORD.sub("//", f"MLflow at {uri}: {error}")) from None
+
+
+def confirm(uri: str, holds: bool, found: str) -> None:
+    """Raise a SystemFault about what was `found` unless the answer is about what was asked.
+
+    MLflow's client makes empty objects of an empty answer, so that a server which is not one goes unnoticed.
+    """
+    if not holds:
+        raise SystemFault(_USER_AND_PASSWORD.sub("//", f"MLflow at {uri} gave an answer that makes no sense: {found}"))
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

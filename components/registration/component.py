@@ -22,7 +22,7 @@ def registration(
     """Register the model when its gates pass.
 
     Args:
-        gate: output of harness_gate.
+        gate: output of harness_gate: the merchant and its harness digest.
         examples: output of harness_augmentation.
         hat: output of simulator_rl.
         fixed_sft: output of sft, arm fixed.
@@ -36,6 +36,7 @@ def registration(
     """
     from pathlib import Path
 
+    from components.integrations.lineage import made_by
     from components.integrations.metrics import read_json
     from components.integrations.storage import describe
     from components.integrations.task import run_task
@@ -53,11 +54,20 @@ def registration(
             "hat": where.model(hat.path),
             "fixed_sft": where.model(fixed_sft.path),
             "evaluation": Path(evaluation.path),
+            "merchant": Path(gate.path) / "merchant",
             "lineage": {
                 "harness_digest": read_json(Path(gate.path) / "gate.json")["harness_digest"],
-                "data_digest": describe(Path(examples.path)).digest,
+                "data_digest": describe(Path(examples.path) / "hsa.jsonl").digest,
                 "code_version": code_version,
                 "pipeline_run": where.parent_run or "",
+                "harness_run": made_by(Path(gate.path)),
+                "data_run": made_by(Path(examples.path)),
+                "training_run": made_by(Path(hat.path)),
+                "evaluation_run": made_by(Path(evaluation.path)),
+            },
+            "first_lineage": {
+                "data_digest": describe(Path(examples.path) / "fixed.jsonl").digest,
+                "training_run": made_by(Path(fixed_sft.path)),
             },
             "tracking_uri": where.tracking_uri,
             "experiment": where.experiment,

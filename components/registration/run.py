@@ -7,15 +7,18 @@ that was not verified.
 
 import math
 import tempfile
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from components.avatar.errors import Fault, InputError, SystemFault
+from components.avatar.harness.render import system_prompt, tools_of
+from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.integrations.lineage import Lineage
 from components.integrations.metrics import Metric, read_json, write_json
 from components.integrations.objects import MIB
 from components.integrations.progress import Progress
-from components.integrations.registry import Lineage, Registered, Registry
+from components.integrations.registry import Registered, Registry
 from components.integrations.release import release_of
 from components.integrations.tracking import Tracking
 from components.integrations.weights import check_model_folder
@@ -28,11 +31,13 @@ def run(
     *,
     hat: Path,
     evaluation: Path,
+    merchant: Path,
     lineage: dict[str, str],
     tracking_uri: str,
     experiment: str,
     fixed_sft: Path | None = None,
     base: Path | None = None,
+    first_lineage: dict[str, str] | None = None,
     storage_uri: str = "",
     run_id: str | None = None,
     output: Path,
@@ -44,14 +49,16 @@ def run(
     folder) pass.
 
     While there is no champion, `fixed_sft` (else `base`) is registered first and becomes champion. `lineage` holds
-    the fields of registry.Lineage. `storage_uri` is where weights go; empty: `models/` beside an sqlite tracking
-    database. `run_id`: the MLflow run that the versions belong to. Writes registration.json.
+    the fields of lineage.Lineage, `first_lineage` those that differ for that first version. The folder `merchant` gives
+    the versions their input example: its prompt and tools, and its first question. `storage_uri` is where weights go;
+    empty: `models/` beside an sqlite tracking database. `run_id`: the MLflow run that the versions belong to. Writes
+    registration.json.
 
     Raises InputError with every fault of the inputs before anything is registered, SystemFault when a server fails or
     the registered copy answers otherwise than the trained model.
     """
     first = fixed_sft or base
-    models, leads, origin = _checked(hat, first, evaluation, lineage)
+    models, leads, origins, world = _checked(hat, first, evaluation, merchant, lineage, first_lineage or {})
     verdicts = judge(models, settings, leads)
     for name, verdict in verdicts.items():
         progress.note(f"gate {name}: {'passed' if verdict.passed else 'failed'}: {verdict.why}")
@@ -70,7 +77,7 @@ def run(
             raise InputError([Fault("registration", "fixed_sft, base", "neither", "one of them: there is no champion")])
         folders = {"fixed_sft" if fixed_sft else "base": first, CANDIDATE: hat}  # the first version is the baseline
 
-    compared = 0
+    compared, example = 0, input_example(world)
     made: dict[str, Registered] = {}
     with registry.changes() as changes:
         for done, (arm, folder) in enumerate(folders.items()):
@@ -79,9 +86,10 @@ def run(
                 folder,
                 arm=arm,
                 release=release_of(folder, settings.server_arguments),
-                lineage=origin,
+                lineage=origins[arm == CANDIDATE],
                 run_id=run_id,
                 metrics=_figures(models, arm, settings.decoding),
+                example=example,
             )
             compared += _verified(registry, made[arm], folder, settings.verify_tokens)
         candidate = made[CANDIDATE]
@@ -97,7 +105,10 @@ def run(
             "challenger": asdict(candidate) if passed else None,
         }
         write_json(output / "registration.json", result)  # inside: a full disk here undoes the registration
-    progress.update(len(folders), len(folders), version=candidate.version, challenger=passed)
+    # After: traces that name a version cannot forget it again. A fault here leaves a whole registration, and a repeated
+    # step only this to do.
+    shown = registry.link_traces(candidate, evaluated) if (evaluated := origins[True].evaluation_run) else 0
+    progress.update(len(folders), len(folders), version=candidate.version, challenger=passed, traces=shown)
     won = sum(verdict.passed for verdict in verdicts.values())
     return {
         "gates_passed": Metric(won / len(verdicts), len(verdicts)),
@@ -106,9 +117,26 @@ def run(
     }
 
 
-def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str, str]) -> tuple[Models, Leads, Lineage]:
-    """The evaluated models, their paired leads and the lineage. Raises InputError with the faults of all inputs
-    together."""
+def input_example(world: Merchant) -> dict[str, Any]:
+    """What the model sees first when a viewer asks the merchant's first question, in OpenAI's form."""
+    harness = world.harness
+    messages = [
+        {"role": "system", "content": system_prompt(harness)},
+        {"role": "user", "content": world.questions[0].text},
+    ]
+    return {"messages": messages, "tools": tools_of(harness)}
+
+
+def _checked(
+    hat: Path,
+    first: Path | None,
+    evaluation: Path,
+    merchant: Path,
+    lineage: dict[str, str],
+    first_lineage: dict[str, str],
+) -> tuple[Models, Leads, tuple[Lineage, Lineage], Merchant]:
+    """The evaluated models, their paired leads, the lineage of the first version and of the candidate, and the
+    merchant. Raises InputError with the faults of all inputs together."""
     faults: list[Fault] = []
     for folder in (hat, first):
         try:
@@ -116,10 +144,16 @@ def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str,
                 check_model_folder(folder)
         except InputError as error:
             faults += error.faults
+    world: Any = None
+    try:
+        world = load_merchant(merchant)
+    except InputError as error:
+        faults += error.faults
     wanted = {field.name: field.default is MISSING for field in fields(Lineage)}  # name -> required
     missing = [name for name, required in wanted.items() if required and not lineage.get(name)]
     faults += [Fault("lineage", name, "nothing", "a value") for name in missing]
-    faults += [Fault("lineage", name, "unknown", ", ".join(wanted)) for name in lineage if name not in wanted]
+    for what, given in (("lineage", lineage), ("first_lineage", first_lineage)):
+        faults += [Fault(what, name, "unknown", ", ".join(wanted)) for name in given if name not in wanted]
     path = evaluation / "evaluation.json" if evaluation.is_dir() else evaluation
     models: Any = None
     leads: Any = None
@@ -132,7 +166,8 @@ def _checked(hat: Path, first: Path | None, evaluation: Path, lineage: dict[str,
         faults += error.faults
     if faults:
         raise InputError(faults)
-    return models, leads or {}, Lineage(**lineage)
+    origin = Lineage(**lineage)
+    return models, leads or {}, (replace(origin, **first_lineage), origin), world
 
 
 _FIGURE = '{"value": a rate or null, "n": a count}'

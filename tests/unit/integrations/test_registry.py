@@ -1,11 +1,19 @@
 import json
+import re
 from pathlib import Path
 
+import mlflow
 import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model
+from mlflow.models.utils import _enforce_schema
+from mlflow.types import DataType
 
 from components.avatar.errors import SystemFault
+from components.integrations.lineage import Lineage
 from components.integrations.metrics import Metric
-from components.integrations.registry import Lineage, Registry
+from components.integrations.mlmodel import SIGNATURE
+from components.integrations.registry import Registry
 from components.integrations.release import Release, release_of
 from components.integrations.storage import describe
 from components.integrations.tracking import MlflowClient
@@ -64,9 +72,99 @@ def test_weights_stay_in_the_store_and_small_files_show_in_mlflow(registry, make
     folder = make_model("hat")
     version = register(registry, folder)
     names = {p.name for p in (tmp_path / "runs" / "artifacts").rglob("*") if p.is_file()}
-    assert names == {"manifest.json", "config.json", "chat_template.jinja"}
+    assert names == {"manifest.json", "config.json", "chat_template.jinja", "MLmodel"}
     assert (Path(version.uri) / "model.safetensors").is_file()
     assert describe(registry.fetch(version, tmp_path / "fresh")).digest == describe(folder).digest
+
+
+EXAMPLE = {
+    "messages": [{"role": "system", "content": "You sell tea."}, {"role": "user", "content": "How much is link 3?"}],
+    "tools": [{"type": "function", "function": {"name": "price_check", "parameters": {"type": "object"}}}],
+}
+
+
+def test_a_version_has_a_signature_and_an_example_that_fits_it(registry, make_model, tmp_path):
+    register(registry, make_model("hat"), example=EXAMPLE)
+    [logged] = registry.client.search_logged_models([registry.tracking.experiment_id])
+    folder = mlflow.artifacts.download_artifacts(logged.model_uri, dst_path=str(tmp_path / "model"))
+    shown = Model.load(folder)
+    assert shown.signature == SIGNATURE and shown.get_output_schema().input_types() == [DataType.string]
+    assert shown.load_input_example(folder) == EXAMPLE
+    _enforce_schema(EXAMPLE, shown.signature.inputs)
+    for wrong in (EXAMPLE | {"messages": "hello"}, {"tools": EXAMPLE["tools"]}):
+        with pytest.raises(MlflowException):
+            _enforce_schema(wrong, shown.signature.inputs)
+    assert shown.flavors["avatar_agent"]["uri"] == registry.versions()[0].uri
+    with pytest.raises(MlflowException, match="python_function"):  # the weights are not here, and nothing says they are
+        mlflow.pyfunc.load_model(folder)
+
+
+def test_the_description_of_a_version_says_what_made_it(registry, make_model):
+    origin = Lineage("h1", "d1", "c1", pipeline_run="p1", harness_run="r1", training_run="r2")
+    folder = make_model("hat")
+    with registry.changes() as changes:
+        changes.register(folder, arm="hat", release=release_of(folder), lineage=origin)
+    text = registry.client.get_model_version("avatar-agent", "1").description
+    experiment = registry.tracking.experiment_id
+    assert all(f"`{digest}`" in text for digest in ("h1", "d1", "c1", release_of(folder).digest))
+    links = re.findall(r"\[([^]]+)\]\(#/experiments/(\d+)/runs/(\w+)\)", text)
+    assert links == [
+        ("pipeline run", experiment, "p1"),
+        ("harness_gate", experiment, "r1"),
+        ("its last stage", experiment, "r2"),
+    ]
+    assert "evaluation_run" not in registry.versions()[0].tags  # what is not known is not said
+
+
+def test_tags_that_others_gave_a_version_do_not_make_it_another(registry, make_model):
+    folder = make_model("hat")
+    first = register(registry, folder)
+    registry.client.set_model_version_tag("avatar-agent", first.version, "canary.state", "finished")
+    assert register(registry, folder).version == first.version and len(registry.versions()) == 1
+
+
+@pytest.mark.parametrize("twice", ["create_logged_model", "create_model_version", "create_registered_model"])
+def test_a_request_that_was_sent_again_leaves_one_of_each(registry, make_model, monkeypatch, twice):
+    """The answer was lost, the server had done its work, and MLflow's client sent the request again."""
+    real = getattr(MlflowClient, twice)
+
+    def again(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, twice, again)
+    made = register(registry, make_model("hat"))
+    assert [version.version for version in registry.versions()] == [made.version]
+    assert len(registry.client.search_logged_models([registry.tracking.experiment_id])) == 1
+
+
+@pytest.mark.parametrize(
+    "lost", ["create_logged_model", "finalize_logged_model", "create_model_version", "create_registered_model"]
+)
+def test_a_request_that_was_done_though_it_failed_is_undone(registry, make_model, monkeypatch, lost):
+    before, real = state(registry), getattr(MlflowClient, lost)
+
+    def silent(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        raise MlflowException("the answer never came")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, lost, silent)
+        with pytest.raises(SystemFault, match="the answer never came"):
+            register(registry, make_model("hat"))
+    assert state(registry) == before
+
+
+@pytest.mark.parametrize("empty", ["finalize_logged_model", "log_model_artifacts", "set_registered_model_alias"])
+def test_an_answer_of_nothing_is_no_registration(registry, make_model, monkeypatch, empty):
+    """HTTP 200 of something that is not MLflow: nothing was done, and the registry stays as it was."""
+    before = state(registry)
+    folder = make_model("hat")
+    monkeypatch.setattr(MlflowClient, empty, lambda self, *args, **kwargs: None)
+    with pytest.raises(SystemFault, match="makes no sense"), registry.changes() as changes:
+        made = changes.register(folder, arm="hat", release=release_of(folder), lineage=LINEAGE)
+        changes.set_alias("challenger", made.version)
+    assert state(registry) == before
 
 
 def test_aliases_name_versions_and_move(registry, make_model):

@@ -1,11 +1,13 @@
 import json
 import math
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from components.avatar.errors import SystemFault
 from components.integrations.metrics import Metric
-from components.integrations.tracking import Tracking
+from components.integrations.tracking import MlflowClient, Tracking
 
 
 @pytest.fixture
@@ -70,9 +72,9 @@ def test_datasets_and_tables_of_failed_cases(tracking, parent, tmp_path):
         run.log_table([{"case": "q1", "why": "stale price"}, {"case": "q2", "arm": "hat"}], "failed")
         run.log_table([], "nothing")
     [logged] = tracking.client.get_run(run.run_id).inputs.dataset_inputs
-    assert (logged.dataset.name, logged.dataset.source) == ("hsa", "s3://b/x") and digest.startswith(
-        logged.dataset.digest
-    )
+    assert (logged.dataset.name, json.loads(logged.dataset.source)) == ("hsa", {"uri": "s3://b/x"})
+    assert digest.startswith(logged.dataset.digest) and len(logged.dataset.digest) == 36
+    assert [(tag.key, tag.value) for tag in logged.tags] == [("mlflow.data.context", "evaluation")]
     table = json.loads(next((tmp_path / "runs").rglob("failed.json")).read_text())
     assert table["columns"] == ["case", "why", "arm"] and table["data"][0][:2] == ["q1", "stale price"]
     assert not list((tmp_path / "runs").rglob("nothing.json"))
@@ -86,11 +88,42 @@ def test_a_failed_step_is_marked_with_its_error(tracking, parent, error, status)
     assert ended.info.status == status and type(error).__name__ in ended.data.tags["error"]
 
 
+EMPTY = {"run": "a run without an id", "run_status": "after it was ended", "metrics": "without T2, T2.n"}
+
+
+@pytest.mark.parametrize("lost", EMPTY)
+def test_an_empty_answer_is_no_answer(tracking, parent, monkeypatch, lost):
+    """HTTP 200 with nothing in it, as a proxy may give: MLflow's client makes an empty object or nothing of it."""
+    nothing = SimpleNamespace(info=SimpleNamespace(run_id=""))
+    change = {
+        "run": ("create_run", lambda self, *args, **kwargs: nothing),
+        "run_status": ("set_terminated", lambda self, *args, **kwargs: None),
+        "metrics": ("log_batch", lambda self, *args, **kwargs: None),
+    }[lost]
+    monkeypatch.setattr(MlflowClient, *change)
+    with pytest.raises(SystemFault, match=EMPTY[lost]), tracking.step_run(parent, "evaluation") as run:
+        run.log_metrics({"T2": Metric(0.5, 4)})
+
+
+def test_system_metrics_are_sampled_while_a_step_runs(tracking, parent, monkeypatch):
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")
+    with tracking.step_run(parent, "sft_hsa", system_metrics=True) as run:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _system(tracking, run):
+            time.sleep(0.2)
+    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= _system(tracking, run)
+
+
+def _system(tracking, run):
+    return {name for name in tracking.client.get_run(run.run_id).data.metrics if name.startswith("system/")}
+
+
 def test_a_run_that_a_killed_process_left_is_ended_by_the_next_try(tracking, parent):
     context = tracking.step_run(parent, "sft")
     killed = context.__enter__()  # a killed process never leaves the block
-    with tracking.step_run(parent, "evaluation"), tracking.step_run(parent, "sft"):
-        assert tracking.client.get_run(killed.run_id).info.status == "KILLED"
+    with tracking.step_run(parent, "evaluation") as other, tracking.step_run(parent, "sft") as run:
+        status = {r.run_id: tracking.client.get_run(r.run_id).info.status for r in (killed, other, run)}
+    assert list(status.values()) == ["KILLED", "RUNNING", "RUNNING"]
 
 
 def test_two_clients_of_one_database_share_the_experiment(tracking):

@@ -31,6 +31,8 @@ COMMON = {"output": None, "settings": None, "seed": 0, "progress": None}
 @pytest.mark.parametrize("step", FOLDERS)
 def test_the_wrapper_hands_over_what_run_takes(step, tmp_path, monkeypatch):
     (tmp_path / "gate.json").write_text('{"harness_digest": "abc"}')
+    for arm in ("fixed", "hsa"):
+        (tmp_path / f"{arm}.jsonl").write_text("{}")
     wrapper = getattr(importlib.import_module(f"components.{step}.component"), step).python_func
     values = {
         "settings": "{}",

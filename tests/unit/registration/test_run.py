@@ -1,10 +1,15 @@
 import errno
 import json
 import shutil
+from pathlib import Path
 
+import mlflow
 import pytest
+from mlflow.models import Model
 
 from components.avatar.errors import InputError, SystemFault
+from components.avatar.harness.render import system_prompt
+from components.avatar.simulator.merchant import load_merchant
 from components.integrations.objects import FolderObjects
 from components.integrations.progress import Progress
 from components.integrations.registry import Changes, Registry
@@ -15,6 +20,7 @@ from components.registration.settings import Settings
 from components.registration.verify import Sameness, same_generation
 
 LINEAGE = {"harness_digest": "h1", "data_digest": "d1", "code_version": "c1", "pipeline_run": "p1"}
+MERCHANT = Path(__file__).parents[3] / "infra/harnesses/lumi-beauty"
 GOOD = {"base": 0.5, "fixed_sft": 0.5, "hat": 0.9}
 
 
@@ -25,6 +31,7 @@ def start(tiny_models, tracking_uri, tmp_path):
             "hat": tiny_models["hat"],
             "fixed_sft": tiny_models["fixed_sft"],
             "evaluation": evaluation,
+            "merchant": MERCHANT,
             "lineage": LINEAGE,
             "tracking_uri": tracking_uri,
             "experiment": "avatar",
@@ -114,6 +121,27 @@ def test_the_run_is_linked_and_the_figures_of_the_arm_are_shown(start, registry,
     assert figures["hat"]["T2"] == 0.9 and figures["fixed_sft"]["T2"] == 0.5 and figures["hat"]["latency_ms"] == 9.5
 
 
+def test_versions_show_the_merchants_harness_as_their_input_example(
+    start, registry, write_evaluation, no_generation, tmp_path
+):
+    start(write_evaluation(**GOOD))
+    world = load_merchant(MERCHANT)
+    for version in registry.client.search_model_versions("name = 'avatar-agent'"):
+        place = mlflow.artifacts.download_artifacts(version.source, dst_path=str(tmp_path / "shown"))
+        example = Model.load(place).load_input_example(place)
+        assert example["messages"][0]["content"] == system_prompt(world.harness)
+        assert example["messages"][1]["content"] == world.questions[0].text
+        assert [tool["function"]["name"] for tool in example["tools"]] == [tool.name for tool in world.harness.tools]
+
+
+def test_the_baseline_has_the_lineage_of_its_own_data(start, registry, write_evaluation, no_generation):
+    start(write_evaluation(**GOOD), first_lineage={"data_digest": "d0", "training_run": "t0"})
+    first, second = registry.versions()
+    assert (first.tags["data_digest"], first.tags["training_run"]) == ("d0", "t0")
+    assert (second.tags["data_digest"], "training_run" in second.tags) == ("d1", False)
+    assert first.tags["harness_digest"] == second.tags["harness_digest"] == "h1"
+
+
 BOTH = [
     (MlflowClient, "create_logged_model"),
     (MlflowClient, "log_model_artifacts"),
@@ -182,7 +210,13 @@ def test_all_bad_inputs_are_said_at_once_and_nothing_is_registered(start, regist
     (evaluation / "evaluation.json").write_text(json.dumps(report))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError) as caught:
-        start(evaluation, hat=tmp_path / "empty", fixed_sft=tmp_path / "missing", lineage={"x": "y"})
+        start(
+            evaluation,
+            hat=tmp_path / "empty",
+            fixed_sft=tmp_path / "missing",
+            merchant=tmp_path / "nobody",
+            lineage={"x": "y"},
+        )
     fields = {fault.field for fault in caught.value.faults}
     figures, origin, folders = (
         {"models.hat.free.T1", "models.base"},
@@ -190,6 +224,7 @@ def test_all_bad_inputs_are_said_at_once_and_nothing_is_registered(start, regist
         {"*.safetensors", "folder"},
     )
     assert figures | origin | folders <= fields
+    assert any("nobody" in fault.file for fault in caught.value.faults)
     assert registry.versions() == []
 
 
