@@ -25,9 +25,9 @@ TEMPLATE_PATH = Path(__file__).with_name("chat_template.jinja")
 START, END = "<|im_start|>", "<|im_end|>"
 PROMPTS_KEPT = 256  # rendered system messages kept by harness digest
 
-# Lone surrogates cannot be encoded; direction overrides and tag characters hide text from the people who moderate a
-# stream.
-_UNPRINTABLE = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Lone surrogates cannot be encoded; direction overrides, tag characters and the supplementary variation selectors hide
+# text from the people who moderate a stream.
+_UNPRINTABLE = re.compile("[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e01ef\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 

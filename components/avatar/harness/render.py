@@ -6,23 +6,24 @@ Kept compact on purpose: every rendered token is paid for at every turn of every
 from typing import Any
 
 from components.avatar.harness.schema import Harness, PromptBlock
+from components.avatar.harness.system_lines import SYSTEM_LINES
 
 
 def system_prompt(harness: Harness) -> str:
-    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill.
+    """Content of the system message: the prompt's blocks in order, the limits, then one line a skill, in the harness's
+    language.
 
     A skill's line ends with its name in quotes, as a call writes it: a causal model finds a name from the description
     before it, and copies it best when both places split into the same tokens.
     Tools are not in it: the chat template renders `tools_of(harness)`. Skill bodies are not in it: they are shown once
     loaded.
     """
+    lines = SYSTEM_LINES[harness.language]
     parts = [text for block in harness.prompt if (text := _block(block))]
-    limits = harness.limits
-    parts.append(
-        f"Limits: {limits.reply_words} words a reply, {limits.tool_calls} calls a message, {limits.turns} messages."
-    )
+    parts.append(lines.limits.format_map(harness.limits.model_dump()))
     if harness.skills:
-        parts.append("Skills:\n" + "\n".join(f'- {skill.description} -> "{skill.name}"' for skill in harness.skills))
+        parts.append(lines.skills)
+        parts.extend(f'- {skill.description} -> "{skill.name}"' for skill in harness.skills)
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Tool lists of other systems: an MCP server's `tools/list`, an OpenAI request's `tools` or older `functions`.
 
-Read: name, description and parameters are kept as they are; everything else is counted in `dropped`, for the caller to
-say. Written: `mcp_list`; OpenAI's form is `render.tools_of`.
+Read: name, description and parameters are kept as they are (references within a schema are written out); everything
+else is counted in `dropped`, for the caller to say. Written: `mcp_list`; OpenAI's form is `render.tools_of`.
 
 Formats: Model Context Protocol, revision 2025-11-25, server/tools; OpenAI API reference, chat completions and
 responses.
@@ -17,6 +17,7 @@ from jsonschema.validators import Draft202012Validator, validator_for
 
 from components.avatar.errors import Fault
 from components.avatar.harness.files import NO_PARAMETERS, parameter_faults
+from components.avatar.harness.references import inlined
 from components.avatar.harness.schema import Harness, Tool
 from components.avatar.harness.strict import kind_of, parse_json, read_text, shorten, validate
 
@@ -217,7 +218,7 @@ def _keep(
         return
     if not tool.name.strip():
         faults.append(Fault(str(path), f"{at}.name", repr(tool.name), "a name"))
-    tool = _plain_properties(tool, lists)
+    tool = _plain_properties(_written_out(tool, path, f"{at}.{schema_key}", lists, faults), lists)
     faults.extend(_schema_faults(tool, path, f"{at}.{schema_key}"))
     if len(faults) > before:
         return
@@ -228,13 +229,11 @@ def _keep(
 
 def _schema_faults(tool: Tool, path: Path, field: str) -> list[Fault]:
     """Where the parameters break their dialect of JSON schema (2020-12 without `$schema`, as MCP says), and where they
-    are no schema of named arguments. References are not followed: nothing is ever fetched.
+    are no schema of named arguments.
     """
     schema = tool.parameters
-    known = isinstance(schema.get("$schema", ""), str)  # else the rules of 2020-12 say so
-    dialect: type[Validator] = validator_for(schema if known else {}, default=Draft202012Validator)
     found: dict[str, Fault] = {}
-    for error in dialect(dialect.META_SCHEMA).iter_errors(schema):
+    for error in _dialect(schema).iter_errors(schema):
         where = ".".join([field, *map(str, error.absolute_path)])
         rule = "a type of JSON schema" if error.validator == "anyOf" else f"{error.validator} {error.validator_value}"
         found.setdefault(where, Fault(str(path), where, shorten(error.instance), f"a JSON schema ({rule[:80]})"))
@@ -243,6 +242,24 @@ def _schema_faults(tool: Tool, path: Path, field: str) -> list[Fault]:
     for fault in shape:
         found.setdefault(fault.field, fault)
     return list(found.values())
+
+
+def _dialect(schema: dict[str, Any]) -> Validator:
+    """What judges whether `schema` is well-formed."""
+    known = isinstance(schema.get("$schema", ""), str)  # else the rules of 2020-12 say so
+    dialect: type[Validator] = validator_for(schema if known else {}, default=Draft202012Validator)
+    return dialect(dialect.META_SCHEMA)
+
+
+def _written_out(tool: Tool, path: Path, field: str, lists: ToolLists, faults: list[Fault]) -> Tool:
+    """`tool` without references within its schema; as it is where the schema is not well-formed."""
+    if not _dialect(tool.parameters).is_valid(tool.parameters):
+        return tool
+    parameters = inlined(tool.parameters, path, field, faults)
+    if parameters is tool.parameters:
+        return tool
+    lists.notes.append(f"{tool.name!r}: references within its schema are written out, which means the same")
+    return tool.model_copy(update={"parameters": parameters})
 
 
 def _plain_properties(tool: Tool, lists: ToolLists) -> Tool:

@@ -4,6 +4,7 @@ Times of day ("22:30") are those of the stream's evening; the simulated clock co
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cached_property, lru_cache
@@ -121,6 +122,16 @@ class Catalogue(Frozen):
         words |= self.coupon_codes
         ordered = sorted(words, key=len, reverse=True)
         return whole_words(ordered)
+
+    @cached_property
+    def titles(self) -> dict[str, frozenset[int]]:
+        """Title as normalised text has it (NFKC, lower case, single blanks) -> its links; the longest first."""
+        links: dict[str, set[int]] = {}
+        for product in self.products:
+            title = " ".join(unicodedata.normalize("NFKC", product.title).lower().split())
+            if title:
+                links.setdefault(title, set()).add(product.link_id)
+        return {title: frozenset(links[title]) for title in sorted(links, key=len, reverse=True)}
 
     @cached_property
     def coupon_codes(self) -> frozenset[str]:

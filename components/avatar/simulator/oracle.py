@@ -121,6 +121,7 @@ def situation_of(session: Session) -> tuple[str, dict[str, Any]]:
     if family == Family.PRICE_AFTER_COUPON:
         return _after_coupon(found, values)
     if not turn.needs:
+        values["varies"] = "skin" if "skin type" in session.catalogue.attribute_values else "it"
         return (family.value if family.value in _TALK else "chit_chat"), values
     if not results or any("error" in result for result in results):
         return "cannot_check", values

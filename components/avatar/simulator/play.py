@@ -255,7 +255,7 @@ def guess(text: str, merchant: Merchant) -> Question:
     """
     asked = set(words(text.lower()))
     numbers = [int(number) for number in re.findall(r"(?<![A-Za-z\d.])\d{1,6}(?![A-Za-z.]*\d)", text)]
-    order = next(iter(re.findall(r"\b[A-Z]{1,3}\d{3,}\b", text)), None)
+    order = next(iter(re.findall(r"(?a)\b[A-Z]{1,3}\d{3,}\b", text)), None)  # (?a): no boundary needed beside Chinese
     city = next((city for city in merchant.catalogue.cities if city.lower() in text.lower()), None)
 
     def similarity(question: Question) -> float:

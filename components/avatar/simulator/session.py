@@ -13,6 +13,7 @@ import random
 from typing import Any
 
 from components.avatar.harness.schema import Capability, Family, Harness, Hook, HookCheck, HookPoint, Skill
+from components.avatar.harness.system_lines import SYSTEM_LINES, SystemLines
 from components.avatar.simulator import hooks, rewards
 from components.avatar.simulator.capabilities import execute
 from components.avatar.simulator.catalogue import Catalogue
@@ -75,7 +76,7 @@ class Session:
             if turn.over_limit:
                 return self._end(StopReason.CALL_LIMIT)
             turn.over_limit = True
-            return self._correct(f"Tool call limit ({self.harness.limits.tool_calls}) reached. Reply now.")
+            return self._correct(self._lines.call_limit.format(tool_calls=self.harness.limits.tool_calls))
         turn.calls += 1
         self.clock += CALL_SECONDS
         if resolved.problem is not None:
@@ -116,7 +117,7 @@ class Session:
         if spent >= allowed:
             return self._end(StopReason.RETRIES_SPENT)
         turn.spent["malformed"] = spent + 1
-        return self._correct(f"Malformed output ({reason}). Send one tool call or one reply.")
+        return self._correct(self._lines.malformed.format(reason=reason))
 
     def score(self) -> Score:
         """Rewards so far; questions that were not answered count as zero."""
@@ -157,6 +158,10 @@ class Session:
     @property
     def _questions(self) -> int:
         return max(1, min(len(self.scenario.questions), self.harness.limits.turns))
+
+    @property
+    def _lines(self) -> SystemLines:
+        return SYSTEM_LINES[self.harness.language]
 
     def _open_turn(self) -> Turn:
         if self._turn is None or self.stop is not None:

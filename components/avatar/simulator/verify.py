@@ -65,8 +65,10 @@ def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
 
 def false_text(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
     """Facts without numbers that were asked for and stated wrongly: another state of the order, another product's value
-    of the attribute (where the own value is not stated).
+    of the attribute (where the own value is not stated), another link or title than that on air or found.
     """
+    if context.family in (Family.ON_AIR, Family.SEARCH):
+        return _wrong_product(claims, context, lookup)
     if context.family == Family.ORDER_STATUS:
         order = str(context.question.slots.get("order_id", "")).upper()
         true = lookup(K.ORDER_STATUS, order)
@@ -80,6 +82,26 @@ def false_text(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
         return []
     question = context.question.text.lower()
     return sorted(value for value in values if value not in question and _contains(claims.text, value, values))
+
+
+def _wrong_product(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
+    """The links that the reply names, where none of them is on air or found; else the titles, where none of them is
+    that of a named link. The viewer's own numbers name nothing.
+    """
+    on_air = context.family == Family.ON_AIR
+    query = None if on_air else str(context.question.slots.get("query", ""))
+    true = lookup(K.ON_AIR if on_air else K.FOUND, query)
+    named = {link for link in claims.links if str(link) not in context.question.text}
+    if not named or not any(isinstance(value, int) for value in true):
+        return []
+    if claims.links.isdisjoint(true):
+        return [f"link {link}" for link in sorted(named)]
+    text, titles = claims.text, {}
+    for title, links in context.catalogue.titles.items():
+        if title in text:
+            text = text.replace(title, " ")
+            titles[title] = links
+    return [] if any(not links.isdisjoint(claims.links) for links in titles.values()) else list(titles)
 
 
 def satisfied(requirement: Requirement, claims: Claims, context: Context) -> bool:

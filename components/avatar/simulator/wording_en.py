@@ -255,7 +255,7 @@ _SENTENCES: Mapping[str, tuple[str, ...]] = {
         "I only know our shop.",
     ),
     "forbidden_claim": (
-        "I can make no promises about results, skin differs from person to person.",
+        "I can make no promises about results, {varies} differs from person to person.",
         "That I may not promise, everyone reacts in their own way.",
         "I would rather not promise that, please try it and see.",
         "No promises from me there.",

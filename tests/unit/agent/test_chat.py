@@ -91,6 +91,11 @@ def test_carried_pieces_are_the_whole_conversation(chat, harness):
     assert carried == whole
 
 
+def test_hidden_characters_vanish_and_emoji_keep_their_form(chat):
+    hidden = "".join(map(chr, (*range(0xE0000, 0xE0080), *range(0xE0100, 0xE01F0))))
+    assert chat.neutralise(f"a{hidden}b \u2764\ufe0f") == "ab \u2764\ufe0f"
+
+
 def test_the_generation_mark_covers_the_agents_tokens_and_their_end(tokenizer, chat):
     conversation = [
         {"role": "user", "content": "hi"},

@@ -48,6 +48,15 @@ POINTS: dict[str, Any] = {
         "required": ["会员"],
     },
 }
+POINTS_KEPT = POINTS | {  # what the reference leads to stands in its place
+    "inputSchema": {
+        key: part | {"tier": {"anyOf": [{"enum": ["gold", "银", None, 3]}, {"type": "null"}], "default": None}}
+        if key == "properties"
+        else part
+        for key, part in POINTS["inputSchema"].items()
+        if key != "$defs"
+    }
+}
 PING: dict[str, Any] = {"name": "srv/ping.v2", "description": "Ping", "inputSchema": {"type": "object"}}
 
 
@@ -81,6 +90,7 @@ def as_function(tool: dict[str, Any]) -> dict[str, Any]:
 
 TOOLS = [PRICE, POINTS, PING]
 FUNCTIONS = [as_function(tool) for tool in TOOLS]
+KEPT = [PRICE, POINTS_KEPT, PING]
 RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS}}
 
 
@@ -98,10 +108,10 @@ RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS}}
         [*TOOLS[:1], {"type": "function", "function": FUNCTIONS[1]}, FUNCTIONS[2]],
     ],
 )
-def test_every_form_comes_in_unchanged_and_goes_out_in_both(tmp_path: Path, source: Any) -> None:
+def test_every_form_comes_in_and_goes_out_in_both(tmp_path: Path, source: Any) -> None:
     harness = imported(tmp_path, source).harness
-    assert mcp_list(load_harness(tmp_path / "out")) == {"tools": TOOLS}
-    assert tools_of(harness) == [{"type": "function", "function": function} for function in FUNCTIONS]
+    assert mcp_list(load_harness(tmp_path / "out")) == {"tools": KEPT}
+    assert tools_of(harness) == [{"type": "function", "function": as_function(tool)} for tool in KEPT]
     assert harness.bindings == {}
 
 
@@ -117,7 +127,7 @@ KEYWORDS = st.fixed_dictionaries(
         "enum": st.lists(JSON, min_size=1, max_size=3),
         "description": st.text(max_size=20),
         "default": JSON,
-        "$ref": st.sampled_from(["#/$defs/a", "#/properties/x", "https://example.com/schema.json"]),
+        "$ref": st.sampled_from(["#anchor", "https://example.com/schema.json"]),
         "x-note": JSON,
     },
 )
@@ -188,6 +198,7 @@ def test_what_has_no_place_is_said(tmp_path: Path) -> None:
     notes = imported(tmp_path, {"tools": [rich, other], "_meta": {}}, body).notes
     assert [note.replace(f"{tmp_path}/", "") for note in notes] == [
         "not kept from 0.json: '_meta'",
+        "'会员积分': references within its schema are written out, which means the same",
         "not kept from 1.json: tools.1: a tool of type 'web_search', which the provider runs itself",
         "not kept from 1.json: 'messages', 'model'",
         "not kept: annotations of get_product_price, srv/ping.v2",
@@ -473,7 +484,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], harnes
     )
     assert "会员积分(会员, tier?, filter?, anything?): no candidate" in shown
     assert main(["export", str(out), "--form", "mcp"]) == 0
-    assert json.loads(capsys.readouterr().out) == RESPONSE["result"]
+    assert json.loads(capsys.readouterr().out) == {"tools": KEPT}
     assert main(["export", str(out)]) == 0
     exported = capsys.readouterr().out
     assert json.loads(exported) == tools_of(load_harness(out))

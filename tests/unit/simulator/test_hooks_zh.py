@@ -2,8 +2,12 @@
 
 import pytest
 
+from components.avatar.harness.schema import Family
+from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.hooks import form_of, format_passes, word_count, wording_passes
-from tests.unit.simulator.shop_zh import zh_harness
+from components.avatar.simulator.session import Session
+from tests.unit.simulator.shop import scenario
+from tests.unit.simulator.shop_zh import ZH_PRODUCTS, ZH_QUESTIONS, zh_harness
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,19 @@ def test_forbidden_words_stand_anywhere(text: str, passes: bool) -> None:
 )
 def test_markers(text: str, passes: bool) -> None:
     assert format_passes(text, {"address": "茶友", "ends_with": "慢慢喝。"}) == passes
+
+
+def test_the_sessions_own_corrections_are_chinese() -> None:
+    harness = zh_harness(limits={"reply_words": 30, "tool_calls": 2, "turns": 6})
+    session = Session(
+        harness, Catalogue.model_validate({"products": ZH_PRODUCTS}), scenario(ZH_QUESTIONS[Family.PRICE])
+    )
+    session.begin()
+    said = [session.malformed("the call is not valid JSON").content]
+    for _ in range(3):
+        observation = session.call("check_price", {"link": 3})
+    said.append(observation.content)
+    assert said == [
+        "输出的格式不对。请只发一个工具调用，或只发一条回复。",
+        "工具调用已达上限（2次）。请马上回复。",
+    ]

@@ -96,7 +96,21 @@ CASES = [
         ["Link 77 doesn't exist", "We don't carry 77", "I couldn't find link 77", "That link isn't in the stream"],
         ["link 77 is 99 CNY", "sold out", "Sure, have a look"],
     ),
-    (ask(F.ON_AIR, None), ["That is link 7", "number 7!", "the Lamp", "It's 7"], ["link 3", "something nice"]),
+    (
+        ask(F.ON_AIR, None, "what is this?"),
+        ["That is link 7", "number 7!", "the Lamp", "It's 7", "Link 7, our Lamp", "Link 7, the Lamp, next to the Mask"],
+        ["link 3", "something nice", "Link 3, the Lamp", "This is #8, our Lamp!", "Link 7, the Rose Serum 30ml"],
+    ),
+    (
+        ask(F.SEARCH, None, "anything with rose", query="rose"),
+        ["Try link 3, the Rose Serum 30ml", "the Rose Serum 30ml", "#3 has it", "Link 3, or maybe link 7"],
+        ["Try link 7, the Rose Serum 30ml", "Number 9, Rose Serum 30ml", "Link 3, the Lamp", "link 8"],
+    ),
+    (
+        ask(F.SEARCH, None, "soap or mask", query="soap mask"),
+        ["Link 8, the Mask", "the Soap", "Link 9, the Soap, and link 8, the Mask", "Link 8, the Mask, or the Soap"],
+        ["Link 8, the Soap", "Link 9, our Mask", "Link 3, the Soap"],
+    ),
     (
         ask(F.ORDER_STATUS, None, "where is A1042", order_id="A1042"),
         [],

@@ -144,6 +144,12 @@ def test_chinese_is_understood_word_by_word():
     assert (question.family, question.link_id) == (Family.PRICE, 7)
 
 
+@pytest.mark.parametrize("text", ["单号YW1042到哪了", "YW1042发货没", "我的单子YW1042"])
+def test_an_order_needs_no_blank_beside_chinese(text):
+    question = guess(text, load_merchant(ROOT / "infra" / "harnesses" / "yunwu-tea"))
+    assert (question.family, question.slots["order_id"]) == (Family.ORDER_STATUS, "YW1042")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -71,6 +71,15 @@ def test_the_oracle_solves_every_family_through_the_evening(shipped: Merchant) -
             assert_solved(solve(shipped.harness, shipped.catalogue, chosen))
 
 
+def test_only_a_beauty_shop_speaks_of_skin(shipped: Merchant) -> None:
+    texts = [
+        solve(shipped.harness, shipped.catalogue, chosen).replies[0].text
+        for chosen in sample_scenarios(shipped, 40, 3, "train", [Family.FORBIDDEN_CLAIM])
+    ]
+    assert any("skin differs from person to person" in text for text in texts) == (shipped.name == "lumi-beauty")
+    assert any("it differs from person to person" in text for text in texts) == (shipped.name == "peak-sport")
+
+
 def test_the_oracle_solves_variants(shipped: Merchant) -> None:
     for seed in range(12):
         variant = augment(shipped.harness, random.Random(seed), bank=word_bank("train"), strength=1.0)
