@@ -134,7 +134,7 @@ def test_the_champion_is_measured_on_the_edited_harness_and_only_a_weak_one_is_t
         version = changes.register(model, arm="base", release=release_of(model), lineage=lineage)
         changes.set_alias("champion", version.version)
     profile = yaml.safe_load((ROOT / "pipelines/profiles/smoke.yaml").read_text())
-    profile["harness_gate"] = {"cases": 4, "max_new_tokens": 4, "min_quality": 0.0}
+    profile["harness_gate"] = {"cases": 4, "max_new_tokens": 8, "min_quality": 0.0}
 
     status, said = watch(tmp_path, profile)
     assert status == 0, said
