@@ -68,6 +68,11 @@ class Controller:
         """Look now."""
         self._wake.set()
 
+    @property
+    def rolling(self) -> bool:
+        """A rollout's thread runs."""
+        return bool(self._alive())
+
     def stop(self) -> None:
         self._stopped.set()
         self._wake.set()
@@ -127,8 +132,10 @@ class Controller:
         self, registry: PromotionRegistry, action: do.Action, known: Known, seen: Seen, waiting: Sequence[Delivery]
     ) -> None:
         match action:
-            case do.Adopt(champion, why):
-                self._record("adopted", {"champion": champion, "why": why})
+            case do.Adopt(champion, why, rollout):
+                self._record("adopted", {"champion": champion, "why": why, "rollout": rollout})
+            case do.Leave(version, rollout):
+                self._record("left", {"version": version, "rollout": rollout, "by": do.PIPELINE})
             case do.Freeze(found, why):
                 self._record("frozen", {"found": found, "expected": known.champion, "why": why})
             case do.Acknowledge(champion, by):

@@ -3,6 +3,7 @@
 | entry | written | means |
 |---|---|---|
 | `adopted` | at first sight, and when a pipeline promoted | `champion` is the version that we expect |
+| `left` | when a pipeline has alias `canary` on a version | its rollout is not ours to start |
 | `refused` | after the version was marked | alias `canary` on this version starts nothing |
 | `started` | before the rollout's first process; again after a restart | a rollout runs |
 | `withdrawn` | alias `canary` was taken away under a rollout | the rollout is to stop |
@@ -81,6 +82,10 @@ class Known:
     """Release digest -> why it was rolled back, until a person clears it."""
     rollouts: int = 0
     """Rollouts begun so far."""
+    left: frozenset[str] = frozenset()
+    """Rollouts of pipelines whose alias `canary` we have seen: set again, it is a person's."""
+    adopted: frozenset[str] = frozenset()
+    """Rollouts of pipelines whose promotion we have seen: it explains one move of `champion`, not a later one."""
 
 
 def known_from(entries: Iterable[Entry]) -> Known:
@@ -95,7 +100,9 @@ def _add(known: Known, entry: Entry) -> Known:
     body = entry.body
     match entry.kind:
         case "adopted":
-            return replace(known, champion=body["champion"])
+            return replace(known, champion=body["champion"], adopted=(known.adopted | {body.get("rollout", "")}) - {""})
+        case "left":
+            return replace(known, canary=body["version"], left=known.left | {body["rollout"]})
         case "acknowledged":
             return replace(known, champion=body["champion"], frozen=None)
         case "refused":

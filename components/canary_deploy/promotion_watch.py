@@ -8,6 +8,7 @@ import argparse
 import fcntl
 import functools
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -96,6 +97,9 @@ def _watch(args: argparse.Namespace) -> int:
             return serve(app, args)
         finally:
             controller.stop()
+            if controller.rolling:  # its threads would be waited for; the next controller starts it anew
+                sys.stdout.flush()
+                os._exit(0)
 
 
 def _checked(args: argparse.Namespace) -> Settings:

@@ -45,10 +45,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Adopt:
-    """Expect `champion` where it stands."""
+    """Expect `champion` where it stands; `rollout` of a pipeline has brought it there ("": none has)."""
 
     champion: str
     why: str
+    rollout: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,14 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Leave:
+    """Remember that a pipeline has the alias `canary` on a version."""
+
+    version: str
+    rollout: str
+
+
+@dataclass(frozen=True)
 class Wait:
     """Say on a version why its canary does not start yet."""
 
@@ -132,8 +141,8 @@ class Consider:
 
 
 Action = (
-    Adopt | Freeze | Acknowledge | Say | Moved | Promote | Withdraw | Resume | Close | Publish | Release | Wait
-    | Consider
+    Adopt | Freeze | Acknowledge | Say | Moved | Promote | Withdraw | Resume | Close | Publish | Release | Leave
+    | Wait | Consider
 )  # fmt: skip
 
 
@@ -149,15 +158,16 @@ def _champion(known: Known, seen: Seen) -> Action | None:
     if frozen and seen.tags.get(ACKNOWLEDGE):
         return Acknowledge(champion, seen.tags[ACKNOWLEDGE])
     if known.champion is None:
-        return Adopt(champion, "first sight")
+        return Adopt(champion, "first sight", seen.champion.tags.get(ROLLOUT, "") if seen.champion else "")
     if not frozen and known.moving and champion == known.moving.version:
         return Moved(champion)
     expected = frozen.found if frozen else known.champion
     if champion != expected:
         if not frozen and expected == "":
             return Adopt(champion, "there was no champion")
-        if not frozen and known.running is None and seen.champion and _promoted_by_pipeline(seen.champion):
-            return Adopt(champion, f"promoted by a {PIPELINE}: rollout {seen.champion.tags.get(ROLLOUT, '?')}")
+        if not frozen and known.running is None and seen.champion and _promoted_by_pipeline(known, seen.champion):
+            rollout = seen.champion.tags.get(ROLLOUT, "")
+            return Adopt(champion, f"promoted by a {PIPELINE}: rollout {rollout}", rollout)
         return Freeze(champion, _moved_by_hand(known, champion))
     wanted = frozen.why if frozen else ""
     if seen.tags.get(FROZEN, "") != wanted or (ACKNOWLEDGE in seen.tags and not frozen):
@@ -206,7 +216,10 @@ def _canary(known: Known, seen: Seen) -> Action | None:
     if canary is None or canary.number == known.canary:
         return None
     if canary.tags.get(BY) == PIPELINE and canary.tags.get(STATE) in ("running", "finished"):
-        return None  # the pipeline rolls it out, or has done so
+        if canary.tags.get(ROLLOUT, "") not in known.left:
+            return Leave(canary.number, canary.tags.get(ROLLOUT, ""))
+        if canary.tags.get(STATE) == "running":
+            return None
     why = ""
     if known.running is not None:
         why = f"the rollout of version {known.running.version} runs; one at a time"
@@ -219,8 +232,10 @@ def _canary(known: Known, seen: Seen) -> Action | None:
     return None
 
 
-def _promoted_by_pipeline(version: Version) -> bool:
-    return version.tags.get(BY) == PIPELINE and version.tags.get(VERDICT) == "promote"
+def _promoted_by_pipeline(known: Known, version: Version) -> bool:
+    """A pipeline promotes what it has just registered, once; an older champion comes back by hand."""
+    new = int(version.number) > int(known.champion or 0) and version.tags.get(ROLLOUT, "") not in known.adopted
+    return new and version.tags.get(BY) == PIPELINE and version.tags.get(VERDICT) == "promote"
 
 
 def _moved_by_hand(known: Known, champion: str) -> str:

@@ -13,6 +13,7 @@ from components.canary_deploy.reconciler import (
     FROZEN,
     MAX_ATTEMPTS,
     PIPELINE,
+    ROLLOUT,
     STATE,
     VERDICT,
     WHY,
@@ -21,6 +22,7 @@ from components.canary_deploy.reconciler import (
     Close,
     Consider,
     Freeze,
+    Leave,
     Moved,
     Promote,
     Publish,
@@ -38,12 +40,13 @@ ONE, TWO, THREE = (Version(number) for number in "123")
 RUNNING = Running("rollout-2", version="2", champion="1", release="r2", run_id="run")
 IDLE = Known(champion="1")
 AT_WORK = Known(champion="1", canary="2", running=RUNNING, rollouts=1)
+SEEN_P = replace(IDLE, left=frozenset({"p"}), adopted=frozenset({"p"}))
 ENDED = Ended(RUNNING, "finished", "promote", "why", "folder")
 FREEZE = Frozen(found="3", why="somebody", at=0.0)
 
 
 def tagged(version: Version, **tags: str) -> Version:
-    names = {"by": BY, "state": STATE, "verdict": VERDICT, "why": WHY}
+    names = {"by": BY, "state": STATE, "verdict": VERDICT, "why": WHY, "rollout": ROLLOUT}
     return replace(version, tags={names[key]: value for key, value in tags.items()})
 
 
@@ -133,8 +136,22 @@ def tagged(version: Version, **tags: str) -> Version:
             id="moved meanwhile",
         ),
         pytest.param(replace(IDLE, canary="2", ended=ENDED), Seen(ONE, TWO), "", Publish, id="outcome not told"),
-        pytest.param(IDLE, Seen(ONE, tagged(TWO, by=PIPELINE, state="running")), "", None, id="a pipeline has it"),
-        pytest.param(IDLE, Seen(ONE, tagged(TWO, by=PIPELINE, state="finished")), "", None, id="a pipeline had it"),
+        pytest.param(IDLE, Seen(ONE, tagged(TWO, by=PIPELINE, state="running")), "", Leave, id="a pipeline has it"),
+        pytest.param(IDLE, Seen(ONE, tagged(TWO, by=PIPELINE, state="finished")), "", Leave, id="a pipeline had it"),
+        pytest.param(SEEN_P, Seen(ONE, tagged(TWO, by=PIPELINE, state="running", rollout="p")), "", None, id="runs on"),
+        pytest.param(
+            SEEN_P, Seen(ONE, tagged(TWO, by=PIPELINE, state="finished", rollout="p")), "", Consider, id="by a person"
+        ),
+        pytest.param(
+            replace(IDLE, champion="3"),
+            Seen(tagged(TWO, by=PIPELINE, verdict="promote")),
+            "",
+            Freeze,
+            id="by hand",
+        ),
+        pytest.param(
+            SEEN_P, Seen(tagged(TWO, by=PIPELINE, verdict="promote", rollout="p")), "", Freeze, id="forward by hand"
+        ),
         pytest.param(IDLE, Seen(ONE, tagged(TWO, by=PIPELINE, state="failed")), "", Consider, id="its rollout failed"),
     ],
 )
@@ -193,6 +210,8 @@ def test_the_ledger_remembers(tmp_path) -> None:
     ledger.record("released", 8.0, {"version": "2"})
     ledger.record("refused", 9.0, {"version": "3", "why": "gate t1 failed"})
     assert known().canary == "3"
+    ledger.record("left", 10.0, {"version": "4", "rollout": "p"})
+    assert (known().canary, known().left) == ("4", {"p"})
     assert ledger.verify() == [] and ledger.replay() == [] and ledger.looks("rollout-2") == ()
 
 
