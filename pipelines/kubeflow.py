@@ -45,7 +45,8 @@ class PipelineServer:
         """Raises InputError when kfp's context file is not readable; sends nothing."""
         self.host, self.namespace = host.rstrip("/"), namespace
         configuration = api.Configuration(host=self.host)
-        configuration.retries = False  # urllib3 would send requests again, and follow redirects, unseen
+        # urllib3 would send requests again, and follow redirects, unseen.
+        configuration.retries = False  # pyright: ignore[reportAttributeAccessIssue] - it is generated, and typed as None
         self._client = api.ApiClient(configuration, **_login())
         self._experiments = api.ExperimentServiceApi(self._client)
         self._runs = api.RunServiceApi(self._client)
@@ -207,7 +208,7 @@ class PipelineServer:
         raise _not_the_api()
 
 
-def _login() -> dict[str, str | None]:
+def _login() -> dict[str, Any]:
     """How kfp's context file logs in. Raises InputError, without a value, when it is no JSON object."""
     path = CONTEXT_FILE.expanduser()
     if not path.is_file():
