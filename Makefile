@@ -113,6 +113,8 @@ canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN
 # By environment and not by arguments: those of a process can be read by everybody on the machine.
 mlflow-up: export MLFLOW_BACKEND_STORE_URI = $(TRACKING_URI)
 mlflow-up: export MLFLOW_ARTIFACTS_DESTINATION = $(or $(ARTIFACTS),$(CURDIR)/runs/artifacts)
+# Its job runners (judges, prompt optimisation) take a gigabyte of memory, and nothing here uses them.
+mlflow-up: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION = false
 mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql://host/db ARTIFACTS=s3://bucket/prefix
 	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg2-binary==2.9.*';; esac
 	@mkdir -p runs && echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"

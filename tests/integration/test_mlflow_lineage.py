@@ -125,8 +125,8 @@ def pipeline(s3, tmp_path_factory):
 def get(pipeline):
     """What the UI asks the server."""
 
-    def get(path, **query):
-        answer = httpx.get(f"{pipeline.tracking.uri}/{path}", params=query, timeout=30)
+    def get(place, **query):
+        answer = httpx.get(f"{pipeline.tracking.uri}/{place}", params=query, timeout=30)
         answer.raise_for_status()
         return answer.json() if answer.headers["content-type"].startswith("application/json") else answer.text
 
