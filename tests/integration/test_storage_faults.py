@@ -152,19 +152,22 @@ def test_a_get_that_fails_at_any_call_leaves_nothing(s3, root, proxy, tree, tmp_
     assert describe(got).digest == digest
 
 
+NOT_FOUND = Answer(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found")
+
+
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "said", "attempts"),
     [
-        (UNAVAILABLE, "503"),
-        (PAGE, "not S3's"),
-        (RUBBISH, "Connection"),
-        (Stall(), "timeout"),
-        (Answer(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found"), "not S3's|404"),
+        (UNAVAILABLE, "503", 2),
+        (PAGE, "not S3's", 2),
+        (RUBBISH, "Connection was closed", 2),
+        (Stall(), "timeout", 2),
+        (NOT_FOUND, "404", 1),
     ],
     ids=["503", "page", "rubbish", "slow", "another server"],
 )
 @pytest.mark.parametrize("call", ["put", "present", "manifest", "get", "keys", "write", "delete"])
-def test_every_operation_says_what_is_wrong_and_where(s3, root, proxy, tree, tmp_path, fault, said, call):
+def test_every_operation_says_what_is_wrong_and_where(s3, root, proxy, tree, tmp_path, fault, said, attempts, call):
     broken = settings(s3, proxy, max_attempts=2, read_timeout_s=0.2)
     store, objects = Store(root, broken), open_objects(root, broken)
     proxy.fault = lambda request: fault
@@ -177,10 +180,10 @@ def test_every_operation_says_what_is_wrong_and_where(s3, root, proxy, tree, tmp
         "write": lambda: objects.write("k", b"x"),
         "delete": lambda: objects.delete("k"),
     }
-    with pytest.raises(SystemFault, match=f"(?i){said}") as caught:
+    with pytest.raises(SystemFault, match=said) as caught:
         calls[call]()
     assert f"s3://{s3.bucket} at {proxy.url}" in str(caught.value) and SECRET_KEY not in str(caught.value)
-    assert len(proxy.requests) == 2  # one more attempt, no less and no more
+    assert len(proxy.requests) == attempts
 
 
 @pytest.mark.parametrize("call", ["put", "present", "get"])
@@ -262,9 +265,9 @@ def interrupted(s3, root, proxy, tree, **changed) -> tuple[str, dict]:
 def test_a_part_with_other_bytes_is_sent_again(s3, root, proxy, tree, tmp_path):
     key, row = interrupted(s3, root, proxy, tree)
     client = s3.client()
-    for number in (1, 2):
-        noise = os.urandom(PART_MIB * MIB)
-        client.upload_part(Bucket=s3.bucket, Key=key, UploadId=row["UploadId"], PartNumber=number, Body=noise)
+    upload = {"Bucket": s3.bucket, "Key": key, "UploadId": row["UploadId"], "ChecksumAlgorithm": "SHA256"}
+    for number, size in ((1, PART_MIB * MIB), (2, PART_MIB * MIB), (3, 1000)):
+        client.upload_part(**upload, PartNumber=number, Body=os.urandom(size))
     store = Store(root, settings(s3, proxy))
     digest = store.put(tree).digest
     assert proxy.parts == 3
