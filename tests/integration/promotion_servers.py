@@ -43,6 +43,7 @@ class MlflowServer:
         ]
         environment = {
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its job runners take longer to start than the server
             "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
             "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
             "MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY": self._key,
