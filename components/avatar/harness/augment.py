@@ -71,7 +71,7 @@ def augment(
         if operator.worded and harness.language != BANKS_LANGUAGE:
             continue
         new = operator.apply(harness, draw)
-        if new != harness:
+        if new is not harness and new != harness:
             applied.append(name)
             harness = new
     return Variant(harness, tuple(applied), draw.renamed)

@@ -51,7 +51,7 @@ def perturb_limits(harness: Harness, draw: Draw) -> Harness:
     )
     harness = harness.model_copy(update={"limits": limits})
     stated = re.compile(whole(str(old.reply_words)) + r"(?= words\b|个?字)")
-    if any(stated.search(text) for text in edits.texts(harness)):
+    if stated.search("\n".join(edits.texts(harness))):
         harness = edits.edit_texts(harness, lambda text: stated.sub(str(limits.reply_words), text))
     return harness
 
@@ -86,7 +86,8 @@ def reword_hook_messages(harness: Harness, draw: Draw) -> Harness:
             if hook.check == HookCheck.REPLY_FORMAT and not {"address", "ends_with"} <= set(hook.arguments):
                 messages = ()  # the bank's messages state both markers
             fillers = {marker: str(hook.arguments.get(marker, "")) for marker in ("address", "ends_with")}
-            new = draw.fresh([message.format(**fillers) for message in messages], hook.message)
+            filled = [message.format(**fillers) if "{" in message else message for message in messages]
+            new = draw.fresh(filled, hook.message)
             hook = hook.model_copy(update={"message": new}) if new is not None else hook
         hooks.append(hook)
     return harness.model_copy(update={"hooks": tuple(hooks)})

@@ -112,10 +112,14 @@ def _rules(body: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
     return tuple(lines[:start]), tuple(line[2:] for line in lines[start:end]), tuple(lines[end:])
 
 
+@lru_cache(maxsize=256)
+def _named(families: tuple[Family, ...]) -> list[Family]:
+    """Those of `families` that a description names, in the order of the banks."""
+    return sorted(families, key=list(banks().families).index)[:TOPICS]
+
+
 def _description(skill: Skill, draw: Draw) -> str:
-    order = list(draw.banks.families)
-    families: list[Family] = sorted(skill.handles, key=order.index)[:TOPICS]
-    topics = [draw.rng.choice(draw.banks.families[family].of(draw.split)) for family in families]
+    topics = [draw.rng.choice(draw.banks.families[family].of(draw.split)) for family in _named(skill.handles)]
     draw.rng.shuffle(topics)
     frame = draw.rng.choice(draw.banks.skill_frames.of(draw.split))
     text = frame.replace("{topics}", ", ".join(topics))

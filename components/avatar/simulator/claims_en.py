@@ -108,7 +108,10 @@ _SAYS: dict[K, re.Pattern[str]] = {
     K.NO_WARRANTY: re.compile(rf"\b{_NO}\b(?:\s\w+){{0,2}}\s(?:warranty|guarantee)\b"),
 }
 _MARKS: dict[K, tuple[str, ...]] = {  # see Marked
-    K.UNAVAILABLE: ("can", "could", "able", "fail", "down", "offline", "silent", "not", "n't", "later", "soon", "in a"),
+    K.UNAVAILABLE: (
+        *("n't", "cannot", "can not", "can neither", "could", "able", "failed", "do not", "later", "soon", "in a"),
+        *("system", "service", "tool", "lookup", "data"),
+    ),
     K.SOLD_OUT: ("sold", "stock", "longer", "left", "gone", "ran out"),
     K.IN_STOCK: ("stock", "still", "available now"),
     K.NO_COUPON: ("coupon", "code", "voucher", "discount", "promo"),

@@ -79,6 +79,12 @@ _SOURCE: dict[FactKind, Capability] = {
 }
 
 
+# Lookups of a link that state facts of their own kinds only, so that nothing else depends on who made them.
+_SHARED = frozenset(
+    {Capability.PRICE_LOOKUP, Capability.COUPON_LOOKUP, Capability.STOCK_LOOKUP, Capability.RETURN_POLICY_LOOKUP}
+)
+
+
 def facts_of(capability: Capability, arguments: dict[str, Any], result: dict[str, Any]) -> Iterable[Fact]:
     """The facts that a result states, whichever tool it came from."""
     link = result.get("link_id", arguments.get("link_id"))
@@ -150,8 +156,8 @@ class ResultFacts:
     def __init__(self) -> None:
         self._known: dict[tuple[FactKind, Any], set[Any]] = {}
 
-    def add(self, capability: Capability, arguments: dict[str, Any], result: dict[str, Any]) -> None:
-        for kind, subject, value in facts_of(capability, arguments, result):
+    def add(self, facts: Iterable[Fact]) -> None:
+        for kind, subject, value in facts:
             self._known.setdefault((kind, subject), set()).add(value)
 
     def __call__(self, kind: FactKind, subject: Any) -> Collection[Any]:
@@ -177,6 +183,15 @@ class TrueFacts:
             self._asked.add(asked)
             self._look_up(kind, subject)
         return self._known.get(asked, ())
+
+    def add(self, capability: Capability, arguments: dict[str, Any], facts: Iterable[Fact]) -> None:
+        """The facts of a lookup that an agent made without a fault: the same one need not be made again."""
+        link = arguments.get("link_id")
+        if capability not in _SHARED or len(arguments) != 1 or (capability, link) in self._seen:
+            return
+        self._seen.add((capability, link))
+        for kind, subject, value in facts:
+            self._known.setdefault((kind, subject), set()).add(value)
 
     def _look_up(self, kind: FactKind, subject: Any) -> None:
         for capability, arguments in self._sources(kind, subject):

@@ -18,7 +18,7 @@ from components.avatar.simulator import hooks, rewards
 from components.avatar.simulator.capabilities import execute
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.claims import Claims, extract
-from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts
+from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts, facts_of
 from components.avatar.simulator.families import Requirement, intent, needs_of, requirements_of
 from components.avatar.simulator.faults import RETRYABLE, TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario
@@ -248,7 +248,9 @@ class Session:
             state.ok = state.ok or readable is not None
             state.last_fault = fault
         if readable is not None:
-            self.known.add(capability, resolved.arguments, readable)
+            facts = list(facts_of(capability, resolved.arguments, readable))
+            self.known.add(facts)
+            turn.truth.add(capability, resolved.arguments, facts)
         shown = readable if readable is not None else {"error": fault.value if fault else "error"}
         self.results.append(
             ToolResult(turn.index, capability, resolved.arguments, shown, None if readable is not None else fault)

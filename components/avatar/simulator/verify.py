@@ -53,11 +53,12 @@ def false_claims(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
         if clock not in lookup(K.FLASH_ENDS, link) and clock not in context.question.text:
             wrong.append(clock)
     subjects = {link} if not claims.links or link in claims.links else claims.links
-    asked = context.question.text.lower()
-    for code in sorted(claims.codes):
-        if code not in asked and not any(code in lookup(K.COUPON_CODE, subject) for subject in subjects):
-            wrong.append(code)
-    for kind in _STATED:
+    if claims.codes:
+        asked = context.question.text.lower()
+        for code in sorted(claims.codes):
+            if code not in asked and not any(code in lookup(K.COUPON_CODE, subject) for subject in subjects):
+                wrong.append(code)
+    for kind in _STATED if claims.says else ():
         if kind in claims.says and not _statement_holds(kind, subjects, claims, context, lookup):
             wrong.append(kind.value)
     return wrong
