@@ -151,7 +151,7 @@ class Queue:
             for merchant, fingerprint, digest in looks:
                 row = self._db.execute("SELECT digest FROM merchants WHERE name = ?", (merchant,)).fetchone()
                 self._db.execute(
-                    "INSERT INTO merchants VALUES (?, ?, ?, 1) ON CONFLICT (name) DO UPDATE "
+                    "INSERT INTO merchants VALUES (?, ?, ?, 0) ON CONFLICT (name) DO UPDATE "
                     "SET fingerprint = excluded.fingerprint, digest = excluded.digest",
                     (merchant, fingerprint, digest),
                 )
@@ -168,7 +168,6 @@ class Queue:
             else:
                 settled = change
                 break
-        self._db.execute("UPDATE merchants SET dirty = 1 WHERE name = ?", (merchant,))
         if settled is not None and settled.digest == digest:
             if seen is not None:
                 self._db.execute("DELETE FROM history WHERE change = ?", (seen.id,))
@@ -268,7 +267,12 @@ class Queue:
     def _select(self, where: str, *values: object) -> list[Change]:
         columns = "id, merchant, digest, state, seen_at, changed_at, accepted, facts"
         rows = self._db.execute(f"SELECT {columns} FROM changes {where}", values)
-        return [Change(*row[:6], bool(row[6]), Facts.model_validate_json(row[7])) for row in rows]
+        return [
+            Change(
+                number, merchant, digest, state, seen_at, changed_at, bool(accepted), Facts.model_validate_json(facts)
+            )
+            for number, merchant, digest, state, seen_at, changed_at, accepted, facts in rows
+        ]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

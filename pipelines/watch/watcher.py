@@ -27,6 +27,7 @@ from pipelines.watch.versions import Versions
 
 POLL_S = 0.2  # between two looks at a gate that works
 EXAMINED_A_STEP = 20  # so that the gate and a stop signal do not wait for a thousand new merchants
+REPORTED_A_LOOK = 50  # likewise
 LONGEST_WAIT_S = 300.0  # before a step that failed is tried again
 
 
@@ -78,7 +79,7 @@ class Watcher:
                 stop.wait(self._pause())
         finally:
             self.gate.close()
-            self.report()
+            self.report(REPORTED_A_LOOK if stop.is_set() else None)
 
     def scan(self) -> None:
         """Look at all merchants and take the content of those whose fingerprint changed."""
@@ -252,9 +253,9 @@ class Watcher:
         told = {"why": ended.why, "seconds": ended.seconds, "model_version": ended.model_version}
         self._move(change, "trained" if ended.ok else "failed", run=run.model_copy(update=told))
 
-    def report(self) -> None:
-        """Rewrite the pages of the merchants of which more is known than they say."""
-        merchants = self.queue.dirty()
+    def report(self, most: int | None = REPORTED_A_LOOK) -> None:
+        """Rewrite the pages of the merchants of which more is known than they say; the rest is written later."""
+        merchants = self.queue.dirty()[:most]
         if not merchants:
             return
         folder = self.config.state / "reports"
