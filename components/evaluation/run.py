@@ -30,6 +30,7 @@ from components.evaluation.playing import Played, play
 from components.evaluation.settings import Decoding, Settings
 from components.evaluation.suites import Suites, build_suites
 from components.evaluation.summary import leads, summarise
+from components.evaluation.verdicts import agreement_rates, by_verifier
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
@@ -70,6 +71,7 @@ def run(
         model, tokenizer = load_for_generation(folder)
         chat = Chat(tokenizer)
         report["models"][arm] = {}
+        as_played: dict[Decoding, Played] = {}
         free = TransformersClient(model, tokenizer, batch_size=settings.batch_size)
         constrained = TransformersClient(model, tokenizer, decoding="constrained", batch_size=settings.batch_size)
         fulfilled = _general(free, chat, world.harness, prompts, settings, progress, arm)
@@ -77,8 +79,9 @@ def run(
         for decoding in settings.decodings:
             client = free if decoding == "free" else constrained
             label = f"{arm} {decoding}"
-            earlier = judged.get((arm, "free"))
-            played = play(client, chat, world, suites, settings, seed, progress, label, earlier)
+            raw = play(client, chat, world, suites, settings, seed, progress, label, as_played.get("free"))
+            as_played[decoding] = raw
+            played, same = by_verifier(raw, suites, world.catalogue)
             judged[arm, decoding] = played
             named = {
                 suite: judge_names(
@@ -86,7 +89,8 @@ def run(
                 )
                 for suite, episodes in played.items()
             }
-            report["models"][arm][decoding] = summarise(played, named, frozenset(seen.names), rate(fulfilled), seed)
+            others = {"general": rate(fulfilled)} | agreement_rates(same)
+            report["models"][arm][decoding] = summarise(played, named, frozenset(seen.names), others, seed)
             if settings.latency_cases:
                 report["models"][arm][decoding] |= _latency(
                     client, chat, world, suites.t1[: settings.latency_cases], settings

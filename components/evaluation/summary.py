@@ -16,11 +16,12 @@ from components.evaluation.settings import Decoding
 
 
 def summarise(
-    played: Played, named: dict[str, list[list[Naming]]], known: frozenset[str], general: Rate, seed: int
+    played: Played, named: dict[str, list[list[Naming]]], known: frozenset[str], others: dict[str, Rate], seed: int
 ) -> dict[str, Any]:
     """Metrics of T1, T2 and T3 together under their own names, quality per suite as T1, T2, T3, and the paired gap.
 
-    `named`: what was wrong about the calls' names, by suite; `known`: names that training has shown."""
+    `named`: what was wrong about the calls' names, by suite; `known`: names that training has shown;
+    `others`: rates that rest on more than the episodes."""
     rates = {
         f"{suite}.{name}": value
         for suite, episodes in played.items()
@@ -29,7 +30,7 @@ def summarise(
     together = ("T1", "T2", "T3")
     rates |= episode_metrics([e for suite in together for e in played[suite]], known)
     rates |= naming_rates([calls for suite in together for calls in named[suite]])
-    rates |= {suite: rates[f"{suite}.quality"] for suite in together} | {"general": general}
+    rates |= {suite: rates[f"{suite}.quality"] for suite in together} | others
     if "T2_again" in played:
         rates["pass3"] = pass_rate(played["T2"], played["T2_again"])
     gap = paired_difference(*paired_qualities(played["T1"], played["T2"]), seed=seed)

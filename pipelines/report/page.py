@@ -44,6 +44,7 @@ DETAIL_METRICS = (
     "violation_rate",
     "strict_parse_rate",
     "repaired_parse_rate",
+    "reward_agreement",
 )
 
 

@@ -8,6 +8,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+CIRCLE_WORDS = 12  # shorter texts have too few word triples to tell
+CIRCLE_SHARE = 0.5
+
 
 class Kind(StrEnum):
     LOWERCASE = "lowercase"
@@ -49,6 +52,22 @@ def words(text: str) -> list[str]:
 def sentences(text: str) -> int:
     """Number of stretches that end in . ! or ? (or the end of the text), numbers like 3.5 not split."""
     return len([part for part in re.split(r"[.!?]+(?:\s+|$)", text) if part.strip()])
+
+
+def is_answer(text: str, subject: str) -> bool:
+    """Whether the text speaks of its subject and does not run in a circle.
+
+    A broken model meets many constraints by accident ("no commas", "at most 32 words"): without this, a model that
+    answers everything with `<tool tool tool ...` scored as high as the instruct model. A subject counts as named by the
+    beginning of any of its words, so that "breathe" names "breathing"; a text of a dozen words or more runs in a circle
+    when less than half of its word triples are distinct.
+    """
+    named = [word for word in words(subject.lower()) if len(word) > 3] or words(subject.lower())
+    if not any(re.search(rf"\b{re.escape(word[: max(4, len(word) - 3)])}", text.lower()) for word in named):
+        return False
+    said = words(text.lower())
+    triples = list(zip(said, said[1:], said[2:], strict=False))
+    return len(said) < CIRCLE_WORDS or len(set(triples)) >= CIRCLE_SHARE * len(triples)
 
 
 def _has_word(text: str, word: str) -> bool:

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from components.avatar.general.constraints import Constraint, Kind
+from components.avatar.general.constraints import Constraint, Kind, is_answer
 
 Split = Literal["train", "test"]
 
@@ -61,11 +61,12 @@ class GeneralPrompt:
 
     id: str
     text: str
+    subject: str
     constraints: tuple[Constraint, ...]
 
     def fulfilled(self, answer: str) -> bool:
-        """Strict: every constraint holds."""
-        return all(constraint.holds(answer) for constraint in self.constraints)
+        """Strict: it is an answer on the subject, and every constraint holds."""
+        return is_answer(answer, self.subject) and all(constraint.holds(answer) for constraint in self.constraints)
 
 
 def sample_general_prompts(n: int, *, seed: int, split: Split) -> list[GeneralPrompt]:
@@ -75,12 +76,17 @@ def sample_general_prompts(n: int, *, seed: int, split: Split) -> list[GeneralPr
 
 
 def _prompt(identifier: str, rng: random.Random, split: Split) -> GeneralPrompt:
-    task = rng.choice(_TASKS[split]).format(s=rng.choice(_SUBJECTS[split]))
+    task, subject = rng.choice(_TASKS[split]), rng.choice(_SUBJECTS[split])
     kinds = [rng.choice(list(Kind))]
     if rng.random() < 0.3:
         kinds += [kind for kind in [rng.choice(list(Kind))] if _compatible(kinds[0], kind)]
     constraints = tuple(_draw(kind, rng, split) for kind in kinds)
-    return GeneralPrompt(identifier, " ".join([task, *(_wording(c, rng, split) for c in constraints)]), constraints)
+    return GeneralPrompt(
+        identifier,
+        " ".join([task.format(s=subject), *(_wording(c, rng, split) for c in constraints)]),
+        subject,
+        constraints,
+    )
 
 
 _EXCLUSIVE = (

@@ -1,6 +1,6 @@
 import pytest
 
-from components.avatar.general.constraints import Constraint, Kind
+from components.avatar.general.constraints import Constraint, Kind, is_answer
 from components.avatar.general.prompts import _SUBJECTS, _TASKS, _WORDINGS, _WORDS, sample_general_prompts
 
 
@@ -41,3 +41,26 @@ def test_prompts_are_deterministic_and_cover_every_kind() -> None:
     assert prompts == sample_general_prompts(400, seed=1, split="test")
     assert {constraint.kind for prompt in prompts for constraint in prompt.constraints} == set(Kind)
     assert "{" not in "".join(prompt.text for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    ("text", "subject", "answers"),
+    [
+        ("Breathe in, breathe out.", "breathing", True),
+        ("RICE NEEDS WATER AND PATIENCE.", "cooking rice", True),
+        ('{"wool": "warm"}', "wool", True),
+        ("SmolLM, I only know our shop, ask me anything about the products here.", "castles", False),
+        ('<tool>{"tool>{"tool>{"tool>{"tool>{"tool>', "puppets", False),
+        ("Puppets, the puppets " + "of the sea and " * 12, "puppets", False),
+        ("The puppets of the past are gone, yet on every stage a hand still moves them as it did.", "puppets", True),
+        ("", "snow", False),
+    ],
+)
+def test_only_a_text_on_the_subject_that_moves_on_is_an_answer(text: str, subject: str, answers: bool) -> None:
+    assert is_answer(text, subject) is answers
+
+
+def test_a_constraint_met_by_accident_is_no_answer() -> None:
+    prompts = sample_general_prompts(300, seed=2, split="test")
+    assert not any(prompt.fulfilled("<tool tool tool tool") for prompt in prompts)
+    assert all(prompt.subject in prompt.text for prompt in prompts)
