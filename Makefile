@@ -104,6 +104,10 @@ benchmark-bfcl: setup  ## Tool calling outside live commerce: RUN_DIR/bfcl.json 
 benchmark-edits: setup  ## Errors that held-out harness edits remove: SURFACES=FILE MODELS='fixed_sft=DIR hat=DIR' -> RUN_DIR/edits.json
 	@$(PY) -m components.evaluation.edit_test --merchant $(MERCHANT) --surfaces $(SURFACES) --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
 
+.PHONY: benchmark-storage
+benchmark-storage: setup  ## Throughput of the store beside plain boto3 on one S3 server: RUN_DIR/storage.json
+	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.integrations.storage_benchmark --out $(or $(RUN_DIR),runs)/storage.json
+
 .PHONY: canary-validate
 canary-validate: setup  ## A/A, effects and faults of the canary's decision: RUN_DIR/canary_validation.json and its report.html
 	@$(PY) -m components.canary_deploy validate --out $(or $(RUN_DIR),runs)/canary_validation.json
@@ -115,8 +119,8 @@ mlflow-up: export MLFLOW_BACKEND_STORE_URI = $(TRACKING_URI)
 mlflow-up: export MLFLOW_ARTIFACTS_DESTINATION = $(or $(ARTIFACTS),$(CURDIR)/runs/artifacts)
 # Its job runners (judges, prompt optimisation) take a gigabyte of memory, and nothing here uses them.
 mlflow-up: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION = false
-mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql://host/db ARTIFACTS=s3://bucket/prefix
-	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg2-binary==2.9.*';; esac
+mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql+psycopg://host/db ARTIFACTS=s3://bucket/prefix
+	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg[binary]==3.*';; esac
 	@mkdir -p runs && echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
 	@exec $(VENV)/bin/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 2
 
