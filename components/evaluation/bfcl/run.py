@@ -30,7 +30,7 @@ DECODINGS: tuple[Decoding, ...] = ("free", "constrained")
 NEW_TOKENS = 160  # of one turn: every gold call fits (the longest has about 145)
 CONTEXT = 2048  # tokens that the base model was trained on
 HABIT = 450  # tokens of a prompt in this project's training data: longer ones are counted
-CHUNK = 64  # prompts between two lines of progress
+CHUNK = 32  # prompts between two lines of progress: one batch of the client
 
 
 @dataclass(frozen=True)
