@@ -67,6 +67,10 @@ pipeline-submit: setup  ## Submit a run to Kubeflow Pipelines: KFP_HOST=https://
 schedule: setup  ## Create or replace the recurring run: KFP_HOST=https://... PROFILE=h20 CRON='0 0 3 * * *' (six fields)
 	@$(PY) -m pipelines.schedule --host '$(KFP_HOST)' --profile $(PROFILE) --cron '$(CRON)'
 
+.PHONY: watch
+watch: setup  ## Follow merchants' harnesses, retrain when one needs it: MERCHANTS=DIR|s3://... PROFILE=local KFP_HOST= WATCH='--once'
+	@$(PY) -m pipelines.watch --merchants '$(or $(MERCHANTS),infra/harnesses)' --profile $(PROFILE) $(if $(KFP_HOST),--kfp-host '$(KFP_HOST)') $(WATCH)
+
 .PHONY: test
 test: setup  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
 	@$(PY) -m pytest tests $(PYTEST)
