@@ -55,7 +55,9 @@ class PromotionRegistry:
             return None
         found: ModelVersion = self.client.get_model_version(self.name, number)
         self._expect((found.name, str(found.version)) == (self.name, number), f"version {found.version!r}")
-        return Version(number, found.status, found.run_id or "", found.model_id or "", dict(found.tags))
+        tags = dict(found.tags)
+        model_id = found.model_id or tags.get("model_id", "")  # over REST MLflow tells it as a tag
+        return Version(number, found.status, found.run_id or "", model_id, tags)
 
     def mark(self, number: str, tags: Mapping[str, str]) -> None:
         """Give a version `tags`; "" deletes one. A version that was deleted meanwhile has no reader: nothing is
