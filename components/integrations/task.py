@@ -18,10 +18,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from components.avatar.errors import InputError, SystemFault
+from components.avatar.errors import Fault, InputError, SystemFault
 from components.integrations.hardware import peak_memory_gib
 from components.integrations.lineage import DONE_FILE, log_inputs, log_outputs
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
+from components.integrations.objects import open_objects
 from components.integrations.progress import Progress, duration
 from components.integrations.registry import MODEL_NAME
 from components.integrations.storage import Manifest, Store, fetch
@@ -74,10 +75,28 @@ class Context(BaseModel):
 def stored_folder(uri: str, cache: Path) -> Path:
     """The folder that `<root>/<digest>` names in a content-addressed store: where it lies if that is on this machine,
     else a copy in `cache`.
+
+    A `uri` that ends in `.json` is a pointer, `{"uri"}`, and is read anew each time: a recurring run follows a merchant
+    by it (`pipelines.watch` moves it to each version that it accepts).
+
+    Raises InputError for a pointer that is missing or malformed.
     """
+    if uri.endswith(".json"):
+        uri = _pointed_at(uri)
     if not uri.startswith("s3://"):
         return Path(uri.removeprefix("file://"))
     return fetch(uri, cache / "stored" / uri.rpartition("/")[2])
+
+
+def _pointed_at(pointer: str) -> str:
+    root, _, key = pointer.rpartition("/")
+    try:
+        return str(json.loads(open_objects(root, None).read(key))["uri"])
+    except (KeyError, TypeError, ValueError) as error:
+        found = (
+            "nothing" if isinstance(error, KeyError) and error.args == (key,) else f"{type(error).__name__}: {error}"
+        )
+        raise InputError([Fault(pointer, "pointer", found, 'a JSON object with "uri": <root>/<digest>')]) from None
 
 
 class StepState(BaseModel):

@@ -8,7 +8,15 @@ from pydantic import BaseModel
 
 from components.avatar.errors import Fault, InputError
 from components.integrations.metrics import Metric, write_json
-from components.integrations.task import Context, is_complete, read_states, run_task, write_failure_report
+from components.integrations.storage import Store
+from components.integrations.task import (
+    Context,
+    is_complete,
+    read_states,
+    run_task,
+    stored_folder,
+    write_failure_report,
+)
 
 
 class Settings(BaseModel):
@@ -101,3 +109,21 @@ def test_an_output_that_lost_or_changed_a_file_is_not_complete(context, tmp_path
     assert not is_complete(output)
     (output / "data.txt").unlink()
     assert not is_complete(output)
+
+
+def test_a_pointer_names_the_version_that_is_accepted_now(tmp_path):
+    store = Store(str(tmp_path / "store"))
+    pointer = tmp_path / "store" / "accepted" / "shop.json"
+    for text in ("first", "second"):
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / "harness.yaml").write_text(text)
+        write_json(pointer, {"merchant": "shop", "uri": store.put(tmp_path / "shop").uri})
+        assert (stored_folder(str(pointer), tmp_path / "cache") / "harness.yaml").read_text() == text
+
+
+@pytest.mark.parametrize("content", [None, "no json", "[]", "{}"])
+def test_a_pointer_that_points_nowhere_is_said(tmp_path, content):
+    if content is not None:
+        (tmp_path / "shop.json").write_text(content)
+    with pytest.raises(InputError, match=r"shop\.json.*root"):
+        stored_folder(str(tmp_path / "shop.json"), tmp_path)
