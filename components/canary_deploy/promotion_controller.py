@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -207,7 +207,7 @@ class Controller:
         running = known.running
         if running is None or seen.champion is None or seen.canary is None:
             return
-        again = Running(**(asdict(running) | {"attempt": running.attempt + 1}))
+        again = replace(running, attempt=running.attempt + 1)
         self._start(again, seen.champion, seen.canary, {"by": "restart"})
 
     def _start(self, running: Running, champion: Version, canary: Version, noticed: dict) -> None:
