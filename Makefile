@@ -71,8 +71,15 @@ schedule: setup  ## Create or replace the recurring run: KFP_HOST=https://... PR
 watch: setup  ## Follow merchants' harnesses, retrain when one needs it: MERCHANTS=DIR|s3://... PROFILE=local KFP_HOST= WATCH='--once'
 	@$(PY) -m pipelines.watch --merchants '$(or $(MERCHANTS),infra/harnesses)' --profile $(PROFILE) $(if $(KFP_HOST),--kfp-host '$(KFP_HOST)') $(WATCH)
 
+# A real browser for the test of promotion in MLflow's UI. Where Debian's cannot be installed, that test says so and is skipped.
+.PHONY: browser
+browser:
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || { echo "[setup] Debian's chromium, for the browser test"; \
+	  apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends chromium chromium-driver >/dev/null; } \
+	  || echo "[setup] chromium and chromium-driver could not be installed: the browser test will be skipped"
+
 .PHONY: test
-test: setup  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
+test: setup browser  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
 	@$(PY) -m pytest tests $(PYTEST)
 
 .PHONY: test-unit test-pipeline test-integration
@@ -80,7 +87,7 @@ test-unit: setup  ## Tests of single modules, seconds
 	@$(PY) -m pytest tests/unit $(PYTEST)
 test-pipeline: setup  ## The smoke profile end to end
 	@$(PY) -m pytest tests/pipeline $(PYTEST)
-test-integration: setup  ## Tests against real servers that they start themselves
+test-integration: setup browser  ## Tests against real servers that they start themselves
 	@$(PY) -m pytest tests/integration $(PYTEST)
 
 .PHONY: fuzz
@@ -123,10 +130,16 @@ mlflow-up: export MLFLOW_BACKEND_STORE_URI = $(TRACKING_URI)
 mlflow-up: export MLFLOW_ARTIFACTS_DESTINATION = $(or $(ARTIFACTS),$(CURDIR)/runs/artifacts)
 # Its job runners (judges, prompt optimisation) take a gigabyte of memory, and nothing here uses them.
 mlflow-up: export MLFLOW_SERVER_ENABLE_JOB_EXECUTION = false
+# Webhooks to this machine (promote-watch); without a key that stays, MLflow cannot read its webhooks after a restart.
+mlflow-up: export MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS = true
+mlflow-up: export MLFLOW_WEBHOOK_ALLOWED_SCHEMES = http,https
+mlflow-up: export MLFLOW_WEBHOOK_CACHE_TTL = 5
 mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql+psycopg://host/db ARTIFACTS=s3://bucket/prefix
 	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg[binary]==3.*';; esac
-	@mkdir -p runs && echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
-	@exec $(VENV)/bin/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 2
+	@mkdir -p runs && test -s runs/.mlflow-webhook-key || (umask 077 && $(PY) -c \
+	  'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())' > runs/.mlflow-webhook-key)
+	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"
+	@MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY="$$(cat runs/.mlflow-webhook-key)" exec $(VENV)/bin/mlflow server --host 127.0.0.1 --port $(MLFLOW_PORT) --workers 2
 
 .PHONY: clean
 clean:  ## Remove caches of tools (runs/ and .venv stay)
