@@ -199,6 +199,7 @@ class Changes:
                 run_id=run_id,
                 model_id=model_id,
                 tags=tags | {MODEL_ID: model_id},
+                await_creation_for=0,  # it is read back below
                 description=version_description(arm, lineage, release.digest, experiment),
             )
             number = str(version.version)
@@ -279,6 +280,7 @@ class Changes:
             model_type="agent",
         )
         confirm(uri, bool(model.model_id), "a logged model without an id")
+        self._on_failure(lambda: self._client.delete_logged_model(model.model_id), f"logged model {model.model_id}")
         self._drop_models(attempt, keep=model.model_id)
         with tempfile.TemporaryDirectory() as scratch:
             write_json(Path(scratch) / MANIFEST_FILE, manifest.model_dump())

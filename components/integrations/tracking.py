@@ -271,6 +271,9 @@ def server_faults(uri: str) -> Iterator[None]:
     except SERVER_ERRORS as error:
         # Without the cause: its message, which a traceback would print, still holds the password.
         raise SystemFault(_USER_AND_PASSWORD.sub("//", f"MLflow at {uri}: {error}")) from None
+    except FileNotFoundError as error:
+        confirm(uri, error.filename != "", "no place for artifacts")  # an empty answer to MLflow's own question for it
+        raise
 
 
 def confirm(uri: str, holds: bool, found: str) -> None:

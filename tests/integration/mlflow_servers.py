@@ -52,7 +52,7 @@ def postgres(folder: Path) -> Iterator[Postgres]:
     """
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     missing = [] if found else ["Debian's package postgresql (apt-get install postgresql)"]
-    missing += [] if find_spec("psycopg2") else ["psycopg2-binary (pip install psycopg2-binary)"]
+    missing += [] if find_spec("psycopg") else ["the driver psycopg (pip install 'psycopg[binary]')"]
     if missing:
         pytest.skip("not installed: " + ", ".join(missing))
     programs, port, data = found[-1].parent, free_port(), folder / "data"
@@ -76,4 +76,4 @@ def postgres(folder: Path) -> Iterator[Postgres]:
     ready = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
     with server([*as_user, *command], log) as process:
         wait_until(lambda: subprocess.run(ready, check=False).returncode == 0, process, log)
-        yield Postgres(f"postgresql://mlflow@127.0.0.1:{port}/postgres", passfile, log)
+        yield Postgres(f"postgresql+psycopg://mlflow@127.0.0.1:{port}/postgres", passfile, log)

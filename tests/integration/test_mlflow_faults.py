@@ -71,6 +71,7 @@ def mlflow(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch, mlflow):
+    mlflow.proxy.requests.clear()
     for name, value in {"MAX_RETRIES": "2", "BACKOFF_FACTOR": "0", "BACKOFF_JITTER": "0", "TIMEOUT": "20"}.items():
         monkeypatch.setenv(f"MLFLOW_HTTP_REQUEST_{name}", value)
     yield
@@ -126,8 +127,10 @@ def whole(uri: str, name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("times", [1, 1000])
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [("down", 1), ("a page", 1), ("nothing", 1), ("answer lost", 1000), ("rubbish", 1000)],
+)
 def test_a_registration_is_whole_or_absent_whichever_call_fails(mlflow, model, kind, times):
     register(mlflow.proxy.url, f"r{next(_numbers)}", model)
     calls = mlflow.calls()
@@ -145,8 +148,9 @@ def test_a_registration_is_whole_or_absent_whichever_call_fails(mlflow, model, k
         assert whole(mlflow.uri, name) == done, call
         ended.append(done)
         mlflow.proxy.fault = lambda request: None
-        register(mlflow.proxy.url, name, model)  # a second try succeeds
-        assert whole(mlflow.uri, name)
+        if not done:
+            register(mlflow.proxy.url, name, model)  # a second try succeeds
+            assert whole(mlflow.uri, name), call
     if times == 1 and kind in ("down", "answer lost", "rubbish"):
         assert all(ended)  # a request is sent again
     if times > 1:
@@ -164,7 +168,7 @@ def log_step(uri: str, name: str, cases: Path) -> str:
     return run.run_id
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", ["nothing", "rubbish"])
 def test_a_step_says_that_its_record_is_not_whole(mlflow, cases, kind):
     log_step(mlflow.proxy.url, f"s{next(_numbers)}", cases)
     calls = mlflow.calls()
@@ -195,7 +199,7 @@ def test_a_server_that_dies_in_the_middle_leaves_no_half_version(mlflow, model):
     register(mlflow.proxy.url, f"d{next(_numbers)}", model)
     total = len(mlflow.proxy.requests)
     client = MlflowClient(mlflow.uri)
-    for dies_at in range(0, total, 2):
+    for dies_at in range(0, total, 4):
         name, seen = f"d{next(_numbers)}", count()
         mlflow.proxy.fault = lambda request, seen=seen, at=dies_at: RUBBISH if next(seen) >= at else None
         with pytest.raises(SystemFault, match=re.escape(mlflow.proxy.url)):
