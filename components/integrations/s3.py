@@ -3,17 +3,17 @@
 boto3's own transfers abort an upload that fails, so that the next attempt sends every byte again, and leave hashing to
 a second reading of the file. Here an unfinished multipart upload stays on the server and is continued by the next call
 for the same key, in this process or another: a part that the server holds with the right checksum is not sent again.
-Downloads are hashed while they arrive. Memory: about ten parts at most, whatever the size of the object.
+Downloads are hashed while they arrive. Memory: a few parts (`part_mib`), whatever the size of the object.
 """
 
 import hashlib
 import mimetypes
+import os
 from base64 import b64encode
-from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from components.integrations.objects import MIB, S3Settings
 from components.integrations.s3_client import Answer, NotS3, S3Client, S3Fault
 
 THREADS = 4
+RANGE_BYTES = 8 * MIB  # of a download; measured: larger ones wait longer for the first byte to hash
 MAX_PARTS = 10_000  # of S3
 
 # Another process completed or aborted the upload that we were continuing, or sent other parts to it.
@@ -72,7 +73,7 @@ class S3Objects:
 
     def upload(self, source: Path, key: str, sha256: str) -> None:
         size = source.stat().st_size
-        headers = {"Metadata": {"sha256": sha256}}
+        headers: dict[str, Any] = {"Metadata": {"sha256": sha256}}
         content_type, packing = mimetypes.guess_type(key)
         if content_type and not packing:
             headers["ContentType"] = content_type  # reports and data docs open in a browser from where they lie
@@ -86,15 +87,13 @@ class S3Objects:
 
     def download(self, key: str, target: Path) -> str:
         size = self._head(key)["ContentLength"]
+        length = min(self._part_bytes, RANGE_BYTES)
         digest = hashlib.sha256()
-        starts = iter(range(0, size, self._part_bytes))
-        with target.open("wb") as file, ThreadPoolExecutor(THREADS) as pool:
-            ahead = deque(pool.submit(self._range, key, start, size) for start in islice(starts, THREADS))
-            while ahead:
-                data = ahead.popleft().result()
-                ahead.extend(pool.submit(self._range, key, start, size) for start in islice(starts, 1))
-                file.write(data)
-                digest.update(data)
+        with target.open("w+b", buffering=0) as file, ThreadPoolExecutor(THREADS) as pool:
+            ranges = range(0, size, length)
+            for end in pool.map(lambda start: self._fetch(key, start, min(start + length, size), size, file), ranges):
+                while data := file.read(min(MIB, end - file.tell())):  # in order, while later ranges arrive
+                    digest.update(data)
         return digest.hexdigest()
 
     def delete(self, key: str) -> None:
@@ -131,19 +130,18 @@ class S3Objects:
             f"{self._client.where}: {self._key(key)} is not stored as asked: {size} bytes, encryption {encryption}"
         )
 
-    def _range(self, key: str, start: int, size: int) -> bytearray:
-        """The part of an object of `size` bytes that begins at `start`."""
-        last = min(start + self._part_bytes, size) - 1
+    def _fetch(self, key: str, start: int, end: int, size: int, file: FileIO) -> int:
+        """Write bytes `start` to `end` of an object of `size` bytes to their place in `file`; returns `end`."""
 
-        def accept(answer: Answer) -> bytearray:
-            if answer.get("ContentRange") != f"bytes {start}-{last}/{size}":
+        def accept(answer: Answer) -> int:
+            if answer.get("ContentRange") != f"bytes {start}-{end - 1}/{size}":
                 raise NotS3
-            data = bytearray()
-            while chunk := answer["Body"].read(MIB):
-                data += chunk
-            return data
+            at = start
+            while data := answer["Body"].read(MIB // 4):
+                at += os.pwrite(file.fileno(), data, at)
+            return at
 
-        return self._client.request("get_object", accept, Key=self._key(key), Range=f"bytes={start}-{last}")
+        return self._client.request("get_object", accept, Key=self._key(key), Range=f"bytes={start}-{end - 1}")
 
     def _upload_in_parts(self, source: Path, key: str, size: int, headers: Mapping[str, Any]) -> None:
         lengths = part_lengths(size, self._part_bytes)

@@ -86,7 +86,11 @@ class S3Client:
                 retries={"total_max_attempts": 1, "mode": "standard"},
                 connect_timeout=settings.connect_timeout_s,
                 read_timeout=settings.read_timeout_s,
-                s3={"addressing_style": "path" if settings.path_style else "auto"},
+                # What is stored travels with its SHA-256 in a signed header: hashing it again to sign it adds nothing.
+                s3={
+                    "addressing_style": "path" if settings.path_style else "auto",
+                    "payload_signing_enabled": False,
+                },
             )
             self._client = session.client("s3", endpoint_url=settings.endpoint_url, config=config)
         except (BotoCoreError, ValueError) as error:  # an AWS profile that is not there, a malformed endpoint

@@ -115,7 +115,7 @@ def _one_round(
 
 def peak_memory_mib(server: S3Server, prefix: str, size_mib: int) -> float:
     """Most memory, resident, of a fresh process that stores an object of `size_mib` MiB and fetches it again."""
-    call = f"from {__name__} import round_trip; import sys; round_trip(*sys.argv[1:])"
+    call = "import sys; from components.integrations.storage_benchmark import round_trip; round_trip(*sys.argv[1:])"
     with tempfile.TemporaryDirectory() as scratch:
         where = [server.endpoint, str(server.credentials), f"s3://{server.bucket}/{prefix}", scratch, str(size_mib)]
         done = subprocess.run([sys.executable, "-c", call, *where], check=True, capture_output=True, text=True)
