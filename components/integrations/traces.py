@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Span, SpanType
-from mlflow.entities.span import SpanAttributeKey
 from mlflow.tracing.client import TracingClient
+from mlflow.tracing.constant import SpanAttributeKey
 
 from components.integrations.tracking import StepRun, confirm, now_ms, server_faults
 

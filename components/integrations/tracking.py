@@ -130,7 +130,7 @@ class Tracking:
         if run is None:
             return
         there = {*found.data.metrics, *found.data.params, *found.data.tags}
-        there |= {given.dataset.name for given in found.inputs.dataset_inputs}
+        there |= {given.dataset.name for given in found.inputs.dataset_inputs} if found.inputs else set()
         there |= {file.path for file in self.client.list_artifacts(run_id)} if run.files else set()
         lost = sorted((run.written | run.files) - there)
         confirm(self.uri, not lost, f"run {run_id} without {', '.join(lost[:5])} that were written to it")

@@ -1,6 +1,7 @@
 """Tracking, registry and registration on a real MLflow server whose artifacts, like our weights, lie in real S3."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from components.registration.run import run
 from components.registration.settings import Settings
 from components.registration.verify import same_generation
 
+MERCHANT = Path(__file__).parents[2] / "infra/harnesses/lumi-beauty"
 WORDS = "<unk> </s> user system you sell tea which is mild how much link name three colours".split()
 
 
@@ -54,6 +56,7 @@ def start(s3, mlflow_server, models, tmp_path, monkeypatch):
             hat=models["hat"],
             fixed_sft=models["fixed_sft"],
             evaluation=tmp_path / "evaluation.json",
+            merchant=MERCHANT,
             lineage={"harness_digest": "h1", "data_digest": "d1", "code_version": "c1", "pipeline_run": "p1"},
             tracking_uri=mlflow_server,
             experiment="servers",
