@@ -180,7 +180,7 @@ def _open_run(
     parent = Tracking(context.tracking_uri, context.experiment).start_pipeline_run(
         run_dir.name,
         run_id=parent,
-        tags={"profile": profile.name, "harness_digest": harness_digest, "run_dir": str(run_dir)},
+        tags={"profile": profile.name, "harness_digest": harness_digest, "run_dir": str(run_dir), **inputs},
     )
     record = RunRecord(
         profile=profile.name,

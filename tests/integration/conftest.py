@@ -50,6 +50,7 @@ def mlflow_server(s3, tmp_path_factory) -> Iterator[str]:
         "MLFLOW_S3_ENDPOINT_URL": s3.endpoint,
         "AWS_DEFAULT_REGION": "us-east-1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a gigabyte of job runners that nothing here uses
     }
     uri = f"http://127.0.0.1:{port}"
     with server(command, folder / "log", environment) as process:

@@ -16,7 +16,7 @@ from pipelines.dag import SIDE_EFFECTS
 from pipelines.profile import load_profile
 
 GOLDEN = Path(__file__).parent / "golden" / "h20.yaml"
-GPU_STEPS = {"sft", "sft-2", "distillation", "simulator-rl", "evaluation"}
+GPU_STEPS = {"harness-gate", "sft", "sft-2", "distillation", "simulator-rl", "evaluation"}
 
 
 @pytest.fixture(scope="module")
