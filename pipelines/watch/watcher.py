@@ -63,6 +63,7 @@ class Watcher:
 
     def run(self, stop: threading.Event, *, once: bool) -> None:
         """Work until `stop`; with `once`, until nothing can go on but runs that train."""
+        self._looked_at = float("-inf")  # the first thing that a run does is to look
         try:
             for change in self.queue.accepted_now():
                 self._attempt(change, lambda c: self.versions.serve(c.merchant, c.digest))
