@@ -64,8 +64,8 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class Moment:
-    """What held when a reply was given. With scenario and catalogue a judge of its text needs no more: the stream stands
-    still while a message is answered, so its second says its state.
+    """What held when a reply was given. With scenario and catalogue a judge of its text needs no more: the stream
+    stands still while a message is answered, so its second says its state.
     """
 
     at_s: float = 0.0  # simulated second at which the viewer's message came
