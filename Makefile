@@ -19,6 +19,7 @@ TRACKING_URI ?= sqlite:///$(CURDIR)/runs/mlflow.db
 MLFLOW_PORT ?= 5000
 PYTEST ?=
 FUZZ_SECONDS ?= 60
+# Of the benchmarks; BENCHMARK= adds arguments ('--cases 8').
 SEEDS ?= 0 1 2
 FROM ?=
 MODELS ?=
@@ -111,9 +112,9 @@ benchmark-domain: setup  ## Simulator and augmentation speed without a model: RU
 benchmark-hat: setup  ## Train and evaluate the method's arms: RUN_DIR/hat.json (SEEDS='0 1 2', FROM=RUN_DIR takes a run's models)
 	@$(PY) -m pipelines.benchmark --profile $(PROFILE) --seeds $(SEEDS) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(if $(FROM),--from $(FROM)) $(BENCHMARK)
 benchmark-bfcl: setup  ## Tool calling outside live commerce: RUN_DIR/bfcl.json of MODELS='base=DIR hat=DIR'
-	@$(PY) -m components.evaluation.bfcl --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
+	@$(PY) -m components.evaluation.bfcl --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat) $(BENCHMARK)
 benchmark-edits: setup  ## Errors that held-out harness edits remove: SURFACES=FILE MODELS='fixed_sft=DIR hat=DIR' -> RUN_DIR/edits.json
-	@$(PY) -m components.evaluation.edit_test --merchant $(MERCHANT) --surfaces $(SURFACES) --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat)
+	@$(PY) -m components.evaluation.edit_test --merchant $(MERCHANT) --surfaces $(SURFACES) --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat) $(BENCHMARK)
 
 .PHONY: benchmark-storage
 benchmark-storage: setup  ## Throughput of the store beside plain boto3 on one S3 server: RUN_DIR/storage.json
@@ -135,7 +136,6 @@ mlflow-up: export MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS = true
 mlflow-up: export MLFLOW_WEBHOOK_ALLOWED_SCHEMES = http,https
 mlflow-up: export MLFLOW_WEBHOOK_CACHE_TTL = 5
 mlflow-up: setup  ## MLflow server and UI on MLFLOW_PORT (5000): TRACKING_URI=postgresql+psycopg://host/db ARTIFACTS=s3://bucket/prefix
-	@case "$$MLFLOW_BACKEND_STORE_URI" in postgresql*) $(PIP) -q 'psycopg[binary]==3.*';; esac
 	@mkdir -p runs && test -s runs/.mlflow-webhook-key || (umask 077 && $(PY) -c \
 	  'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())' > runs/.mlflow-webhook-key)
 	@echo "MLflow UI: http://127.0.0.1:$(MLFLOW_PORT) (Ctrl-C stops it)"

@@ -114,7 +114,7 @@ def goals(arms: Mapping[str, Mapping[str, Any]], comparisons: list[dict[str, Any
         ("T1, constrained", value("hat", "constrained", "T1"), ">=", 0.90),
         ("T2, constrained", value("hat", "constrained", "T2"), ">=", 0.85),
         ("gap, constrained, upper bound", gap_end("hat", "constrained", 1), "<=", 0.06),
-        ("gap of fixed_sft, free", _of_gap(arms, "fixed_sft"), ">=", 0.20),
+        ("gap of fixed_sft, free", value("fixed_sft", "free", "gap"), ">=", 0.20),
         ("stale names, free", value("hat", "free", "stale_name_rate"), "<=", 0.005),
         ("decoy calls, free", value("hat", "free", "decoy_call_rate"), "<=", 0.01),
         ("fabricated answers, free", value("hat", "free", "fabricated_rate"), "<=", 0.01),
@@ -143,11 +143,6 @@ def goals(arms: Mapping[str, Mapping[str, Any]], comparisons: list[dict[str, Any
         }
         for name, found, sign, limit in rows
     ]
-
-
-def _of_gap(arms: Mapping[str, Mapping[str, Any]], arm: str) -> float | None:
-    cell = arms.get(arm, {}).get("free", {}).get("gap")
-    return None if cell is None else cell["value"]
 
 
 def _holds(found: float, sign: str, limit: float) -> bool:

@@ -10,6 +10,7 @@ end), malformed output beyond its retries, `limits.turns` viewer messages, the l
 """
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from components.avatar.harness.schema import Capability, Family, Harness, Hook, HookCheck, HookPoint, Skill
@@ -19,13 +20,13 @@ from components.avatar.simulator.capabilities import execute
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.claims import Claims, extract
 from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts, facts_of
-from components.avatar.simulator.families import Requirement, intent, needs_of, requirements_of
-from components.avatar.simulator.faults import RETRYABLE, TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
+from components.avatar.simulator.families import Requirement, intent, requirements_of
+from components.avatar.simulator.faults import TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario
 from components.avatar.simulator.scoring import score_reply
 from components.avatar.simulator.stream import Stream, apply_harness_event
 from components.avatar.simulator.surface import Resolved, resolve
-from components.avatar.simulator.turn import NeedState, ToolResult, Turn
+from components.avatar.simulator.turn import NeedState, ToolResult, Turn, need_states
 from components.avatar.simulator.types import CallRecord, Observation, Reply, Score, StopReason
 from components.avatar.simulator.verify import context_of, false_claims
 
@@ -182,7 +183,7 @@ class Session:
             question=question,
             context=context_of(question, self.catalogue, self._stream.on_air),
             started=self.clock,
-            needs=self._need_states(question, skills),
+            needs=need_states(question, self.harness, self._plan, loads_skill=self._still_to_load(skills)),
             truth=TrueFacts(self._stream, question.link_id),
             skills=skills,
             skill_available=skill_available,
@@ -206,27 +207,6 @@ class Session:
         if not right and any(hook.check == HookCheck.SKILL_LOADED for hook in self.harness.hooks):
             right = [*reply_skills]
         return tuple(right), self._plan.one_retry_helps(Capability.LOAD_SKILL)
-
-    def _need_states(self, question: Question, skills: tuple[Skill, ...]) -> list[NeedState]:
-        """Which facts an ideal agent can have: it loads the skill, tries every lookup once, then retries with the calls
-        that are left.
-        """
-        left = self.harness.limits.tool_calls
-        if skills and not any(skill.name in self.loaded for skill in skills):
-            left -= 1 + (self._plan.failing(Capability.LOAD_SKILL) in RETRYABLE)
-        states = [NeedState(need, available=False) for need in needs_of(question, self.harness)]
-        for state in states:
-            if state.need.calls and left > 0:
-                left -= 1
-                state.affordable = True
-        for state in states:
-            if state.affordable:
-                capability = state.need.calls[0].capability
-                failing = self._plan.failing(capability)
-                retried = failing in RETRYABLE and left > 0
-                left -= retried
-                state.available = failing is None or (retried and self._plan.one_retry_helps(capability))
-        return states
 
     def _look_up(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> Observation:
         capability = resolved.capability
@@ -322,17 +302,18 @@ class Session:
         return False
 
     def _skill_needed(self) -> bool:
-        skills = self.turn.skills
-        if not self.loaded:
-            return bool(skills)
-        return bool(skills) and not any(skill.name in self.loaded for skill in skills)
+        return self._still_to_load(self.turn.skills)
+
+    def _still_to_load(self, skills: Sequence[Skill]) -> bool:
+        """Whether one of `skills` is needed and none is loaded."""
+        return bool(skills) and not (self.loaded and any(skill.name in self.loaded for skill in skills))
 
     def _right_tools(self) -> tuple[str, ...]:
         """Names of the tools that the question needs at this moment."""
         needed = {call.capability for state in self.turn.needs if state.open for call in state.need.calls}
         if self._skill_needed():
             needed.add(Capability.LOAD_SKILL)
-        return tuple(tool.name for capability in needed for tool in self.harness.tools_for(capability))
+        return tuple(tool.name for capability in sorted(needed) for tool in self.harness.tools_for(capability))
 
     def _record(self, name: str, arguments: dict[str, Any], resolved: Resolved) -> None:
         """A call that was not executed."""

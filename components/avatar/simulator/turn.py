@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.avatar.harness.schema import Capability, Skill
+from components.avatar.harness.schema import Capability, Harness, Skill
 from components.avatar.simulator.facts import TrueFacts
-from components.avatar.simulator.families import Need
-from components.avatar.simulator.faults import RETRYABLE
+from components.avatar.simulator.families import Need, needs_of
+from components.avatar.simulator.faults import RETRYABLE, FaultPlan
 from components.avatar.simulator.scenario import FaultKind, Question
 from components.avatar.simulator.verify import Context
 
@@ -26,6 +26,28 @@ class NeedState:
     def open(self) -> bool:
         """Another call of it is right: not made yet, or failed once in a way that a retry can help."""
         return not self.ok and (self.attempts == 0 or (self.attempts == 1 and self.last_fault in RETRYABLE))
+
+
+def need_states(question: Question, harness: Harness, plan: FaultPlan, *, loads_skill: bool) -> list[NeedState]:
+    """Which facts an ideal agent can have: it loads the skill (if one is still to be loaded), tries every lookup once,
+    then retries with the calls that are left.
+    """
+    left = harness.limits.tool_calls
+    if loads_skill:
+        left -= 1 + (plan.failing(Capability.LOAD_SKILL) in RETRYABLE)
+    states = [NeedState(need, available=False) for need in needs_of(question, harness)]
+    for state in states:
+        if state.need.calls and left > 0:
+            left -= 1
+            state.affordable = True
+    for state in states:
+        if state.affordable:
+            capability = state.need.calls[0].capability
+            failing = plan.failing(capability)
+            retried = failing in RETRYABLE and left > 0
+            left -= retried
+            state.available = failing is None or (retried and plan.one_retry_helps(capability))
+    return states
 
 
 @dataclass

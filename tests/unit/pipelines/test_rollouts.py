@@ -159,7 +159,7 @@ def test_the_page_is_a_list_without_scripts_and_texts_cannot_become_markup(page)
     assert len(names) == 6 and all(f'<label for="{name}">' in html for name in names)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser: apt-get install chromium")
 def test_filters_in_a_browser(page, tmp_path):
     script = """<script>
       const choose = (name, value) => {
