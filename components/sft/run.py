@@ -9,11 +9,13 @@ the augmentation's curriculum; the fixed-harness baseline sees the same scenario
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
+from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.errors import Fault, InputError
-from components.integrations.hardware import set_threads
+from components.integrations.hardware import set_threads, training_dtype
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
 from components.integrations.training import (
@@ -24,9 +26,15 @@ from components.integrations.training import (
     training_arguments,
 )
 from components.sft import tree_attention
-from components.sft.packing import Encoded, collate, make_rows
+from components.sft.packing import Encoded, Row, collate, make_rows
+from components.sft.replay import general_replay, interleave
 from components.sft.settings import Settings
 from components.sft.weights import token_weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+GENERATION_BATCH = 128
 
 
 def run(
@@ -44,14 +52,18 @@ def run(
 
     set_threads()
     student, tokenizer = load_for_training(model, model, tuning=settings.tuning, lora_rank=settings.lora_rank)
+    if settings.frozen_layers:
+        freeze(student, settings.frozen_layers)
     chat = Chat(tokenizer)
     encoded = []
+    harness = None
     for example in read_rows(examples, Example):
+        harness = example.harness
         ids, mask = to_ids(example, chat)
         weights = token_weights(example, chat, settings.decision_weight)
         encoded.append(Encoded(tuple(ids), tuple(mask), tuple(weights), example.harness_digest))
     fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
-    if not fitting:
+    if not fitting or harness is None:
         raise InputError(
             [
                 Fault(
@@ -63,14 +75,33 @@ def run(
             ]
         )
     rows = make_rows(fitting, max_tokens=settings.max_row_tokens, max_branches=settings.max_branches)
-    tokens, separate = sum(len(row.input_ids) for row in rows), sum(len(sequence.ids) for sequence in fitting)
+    tokens, separate = count(rows), sum(len(sequence.ids) for sequence in fitting)
     progress.note(
         f"{len(fitting)} examples ({len(encoded) - len(fitting)} too long) in {len(rows)} rows: {tokens} tokens "
         f"instead of {separate} without shared prefixes"
     )
+    client = TransformersClient(student, tokenizer, batch_size=GENERATION_BATCH, autocast=training_dtype())
+    answers, verified = general_replay(
+        client,
+        chat,
+        harness,
+        tokens=settings.general_tokens,
+        samples=settings.general_samples,
+        max_new_tokens=settings.general_new_tokens,
+        seed=seed,
+        progress=progress,
+    )
+    del client  # and the keys and values that it keeps
+    general = make_rows(answers, max_tokens=settings.max_row_tokens // 2, max_branches=max(1, len(answers)))
+    if general:
+        progress.note(
+            f"{len(answers)} general answers of the base model ({verified:.0%} fulfil their prompt) in {len(general)} "
+            f"rows: {count(general)} tokens"
+        )
+    rows = interleave(rows, general)
 
     pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
-    curve = CurveCallback(output / "curves.jsonl", progress, tokens_per_epoch=tokens)
+    curve = CurveCallback(output / "curves.jsonl", progress, tokens_per_epoch=count(rows))
     accumulation = max(1, settings.rows_per_step // settings.rows_per_batch)
     steps = settings.epochs * math.ceil(math.ceil(len(rows) / settings.rows_per_batch) / accumulation)
     arguments = training_arguments(
@@ -105,5 +136,19 @@ def run(
         "examples": Metric(len(fitting), 1),
         "tokens": Metric(tokens * settings.epochs, 1),
         "prefix_saving": Metric(1 - tokens / separate, 1),
+        "general_tokens": Metric(count(general) * settings.epochs, 1),
+        "general_verified": Metric(verified, len(answers)),
         **curve.summary("loss", "decision_accuracy"),
     }
+
+
+def freeze(model: "PreTrainedModel", layers: int) -> None:
+    """Keep the embeddings and the lowest `layers` decoder layers as they are."""
+    decoder: Any = model.get_decoder()
+    for module in (model.get_input_embeddings(), *decoder.layers[:layers]):
+        module.requires_grad_(False)
+
+
+def count(rows: list[Row]) -> int:
+    """Tokens of the rows, a shared prefix once."""
+    return sum(len(row.input_ids) for row in rows)

@@ -1,8 +1,8 @@
 """Settings of supervised fine-tuning."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.avatar.harness.schema import Frozen
 
@@ -13,6 +13,9 @@ class Settings(Frozen):
     tuning: Literal["full", "lora"] = "full"
     """On a CPU LoRA saves memory, not time (training-facts), so `local` trains all weights."""
     lora_rank: int = Field(default=16, ge=1)
+    frozen_layers: int = Field(default=0, ge=0)
+    """Lowest decoder layers that keep their weights, with the embeddings below them (and a head tied to these): the
+    backward pass ends above them. Only for `tuning` full."""
     learning_rate: float = Field(default=2e-4, gt=0)
     """2e-4 solved the trial task on this base model with full fine-tuning."""
     warmup_ratio: float = Field(default=0.05, ge=0, lt=1)
@@ -29,3 +32,14 @@ class Settings(Frozen):
     max_row_tokens: int = Field(default=1280, ge=64)
     max_branches: int = Field(default=8, ge=1)
     """Conversations that share one harness prefix in a row (see packing.py)."""
+    general_tokens: int = Field(default=0, ge=0)
+    """Tokens of general replay beside the domain examples (replay.py); 0: none."""
+    general_samples: int = Field(default=2, ge=1)
+    """Answers that the base model gives to a general prompt; the best one is replayed."""
+    general_new_tokens: int = Field(default=96, ge=1)
+
+    @model_validator(mode="after")
+    def _frozen_layers_belong_to_full(self) -> Self:
+        if self.frozen_layers and self.tuning != "full":
+            raise ValueError(f"frozen_layers needs tuning full, found {self.tuning}")
+        return self
