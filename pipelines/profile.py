@@ -4,7 +4,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from components.avatar.errors import Fault, InputError, file_fault
 from components.avatar.harness.schema import Frozen, content_digest
@@ -15,6 +16,7 @@ from components.evaluation.settings import Settings as Evaluation
 from components.harness_augmentation.settings import Settings as HarnessAugmentation
 from components.harness_gate.settings import Settings as HarnessGate
 from components.integrations.cli import validate_settings
+from components.integrations.objects import Encryption
 from components.registration.settings import Settings as Registration
 from components.sft.settings import Settings as Sft
 from components.simulator_rl.settings import Settings as SimulatorRl
@@ -117,7 +119,10 @@ class Profile(Frozen):
     folder that holds RUN_DIR, so runs that lie side by side share one registry and its champion.
 
     `minutes` are the step times on the reference machine (2 cores with AVX512-bf16), for the estimate at the start of
-    a local run."""
+    a local run.
+
+    `storage_uri` is where weights go, and on a cluster all that a step writes: `s3://bucket/prefix`, or `file:///folder`
+    for runs on this machine. Empty: a folder beside an sqlite tracking database."""
 
     name: str
     purpose: str
@@ -126,7 +131,8 @@ class Profile(Frozen):
     merchant: str
     tracking_uri: str
     experiment: str = "harness-aware-training"
-    storage_uri: str = Field(default="", pattern=r"^(s3://.+)?$")
+    storage_uri: str = Field(default="", pattern=r"^(s3://.+|file:///.+)?$")
+    storage_encryption: Encryption = ""
     disk_gib: float = Field(default=2.0, gt=0)
     """Free disk space that a run needs."""
     evaluated_models: tuple[Literal["base", "fixed_sft", "hsa_sft", "hsa_sft_opd", "hat"], ...] = (
@@ -147,6 +153,13 @@ class Profile(Frozen):
     evaluation: Evaluation = Evaluation()
     registration: Registration = Registration()
     canary_deploy: CanaryDeploy = CanaryDeploy()
+
+    @field_validator("storage_encryption")
+    @classmethod
+    def _has_a_server(cls, encryption: str, fields: ValidationInfo) -> str:
+        if encryption and not fields.data.get("storage_uri", "s3://").startswith("s3://"):
+            raise PydanticCustomError("encryption", "nothing: a server encrypts, and storage_uri is not s3://...")
+        return encryption
 
     def settings_json(self, step: str) -> str:
         """What this profile states about a step (defaults left out: they are code, and the code digest covers them)."""
@@ -178,6 +191,17 @@ def unmounted_keys(profile: Profile) -> list[Fault]:
         for field, endpoint in endpoints.items()
         if endpoint.key_file is not None and not any(_is_in(endpoint.key_file, mount) for mount in mounts)
     ]
+
+
+def unstored_weights(profile: Profile) -> list[Fault]:
+    """No place for the weights that the run will register: registration would say so at the run's end. Only an sqlite
+    tracking database has a folder beside it.
+    """
+    if profile.storage_uri or profile.tracking_uri.startswith("sqlite:///"):
+        return []
+    allowed = "where registered weights go: s3://bucket/prefix, or file:///folder that the server's users can read"
+    found = "nothing, and tracking_uri is a server: MLflow holds no weights"
+    return [Fault(f"profile {profile.name}", "storage_uri", found, allowed)]
 
 
 def _is_in(place: str, folder: str) -> bool:

@@ -96,6 +96,8 @@ def run_pipeline(profile: Profile, run_dir: Path) -> int:
         run_dir=str(run_dir),
         tracking_uri=profile.tracking_uri.replace("{runs}", str(run_dir.parent)),
         experiment=profile.experiment,
+        storage_uri=profile.storage_uri,
+        storage_encryption=profile.storage_encryption,
         cache_dir=str(CACHE),
     )
     digests = {

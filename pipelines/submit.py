@@ -18,7 +18,6 @@ from kfp_server_api import V2beta1Run, V2beta1RuntimeConfig
 from components.avatar.errors import Fault, InputError, SystemFault
 from components.avatar.harness.schema import content_digest
 from components.avatar.simulator.merchant import load_merchant
-from components.integrations.storage import Store
 from components.integrations.task import Context
 from pipelines.compile import compile_pipeline
 from pipelines.dag import PIPELINE
@@ -40,8 +39,9 @@ def cluster_of(profile: Profile, host: str, also: Sequence[Fault] = ()) -> Clust
     running on a cluster: no host, no store, no images, a key that no secret holds.
     """
     faults = [*also, *unmounted_keys(profile)]
-    if not profile.storage_uri:
-        faults.append(Fault(f"profile {profile.name}", "storage_uri", "missing", "s3://... that the pods can reach"))
+    if not profile.storage_uri.startswith("s3://"):
+        found = profile.storage_uri or "missing"
+        faults.append(Fault(f"profile {profile.name}", "storage_uri", found, "s3://... that the pods can reach"))
     if not re.fullmatch(r"https?://[^\s@?#/]+(/[^\s?#]*)?", host):
         allowed = "the address of a Kubeflow Pipelines server, http(s)://..., without a user"
         faults.append(Fault("command line", "KFP_HOST", "(nothing)" if not host else "no such address", allowed))
@@ -76,11 +76,12 @@ def arguments(profile: Profile) -> dict[str, Any]:
         tracking_uri=profile.tracking_uri,
         experiment=profile.experiment,
         storage_uri=profile.storage_uri,
+        storage_encryption=profile.storage_encryption,
         cache_dir="/tmp/hat-cache",
     )
     merchant = profile.merchant
     if not merchant.startswith("s3://"):
-        merchant = Store(profile.storage_uri).put(Path(merchant)).uri
+        merchant = context.store().put(Path(merchant)).uri
     return {
         "merchant": merchant,
         "merchant_digest": merchant.rpartition("/")[2],

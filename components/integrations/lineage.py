@@ -14,7 +14,7 @@ from mlflow.entities import LoggedModelInput
 from components.avatar.errors import InputError, SystemFault
 from components.avatar.harness.files import load_harness
 from components.integrations.metrics import read_json
-from components.integrations.storage import describe
+from components.integrations.storage import MANIFEST_SUFFIX, Manifest, describe
 from components.integrations.tracking import StepRun, server_faults
 
 DONE_FILE = "done.json"
@@ -97,7 +97,7 @@ def log_inputs(tracked: StepRun, step: str, inputs: Mapping[str, Any], registere
     for name, place in _paths(inputs):
         if name in _DATA:
             for shown, digest in _digests(name, place):
-                tracked.log_dataset(shown, digest, str(place.absolute()), context)
+                tracked.log_dataset(shown, digest, _source(place), context)
         made[name] = made_by(place)
     known = {f"input.{name}": run for name, run in made.items() if run}
     links = [f"- {name}: made by {run_link(tracked.experiment_id, run, 'this run')}" for name, run in made.items()]
@@ -110,6 +110,14 @@ def log_inputs(tracked: StepRun, step: str, inputs: Mapping[str, Any], registere
 def log_outputs(tracked: StepRun, output: Path) -> None:
     """Digests of the data that a step wrote, as tags `output.<file>`: those that the steps after it say they read."""
     tracked.log_tags({f"output.{path.name}": describe(path).digest for path in sorted(output.glob("*.jsonl"))})
+
+
+def _source(place: Path) -> str:
+    """The URI of what was fetched from a store (artifacts.py leaves the manifest beside it), else the path."""
+    manifest = place.with_name(f"{place.name}{MANIFEST_SUFFIX}")
+    if not manifest.is_file():
+        return str(place.absolute())
+    return Manifest.model_validate_json(manifest.read_text(encoding="utf-8")).uri
 
 
 def _paths(inputs: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:

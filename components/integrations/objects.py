@@ -12,13 +12,24 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from components.avatar.errors import Fault, InputError
 
 MIB = 1024 * 1024
+
+
+def _known_encryption(value: str) -> str:
+    if not re.fullmatch(r"(AES256|aws:kms(:\S+)?)?", value):
+        raise PydanticCustomError("encryption", "AES256 (a key of the server), aws:kms, aws:kms:<key id>, or nothing")
+    return value
+
+
+Encryption = Annotated[str, AfterValidator(_known_encryption)]
+"""How an S3 server encrypts what is uploaded from now on; "": as its bucket says. Readers need not know."""
 
 
 class S3Settings(BaseModel):
@@ -29,8 +40,7 @@ class S3Settings(BaseModel):
     endpoint_url: str | None = None  # None: AWS_ENDPOINT_URL, else AWS itself
     region: str | None = None  # None: the AWS chain's (AWS_DEFAULT_REGION), else us-east-1
     path_style: bool = True  # MinIO, SeaweedFS and Ceph have no bucket host names
-    server_side_encryption: Literal["AES256", "aws:kms"] | None = None  # of what is uploaded from now on
-    kms_key_id: str | None = None
+    encryption: Encryption = ""
     secret_file: Path | None = None  # AWS shared-credentials file (a mounted Kubernetes secret); None: the AWS chain
     secret_profile: str = "default"
     part_mib: int = Field(default=16, ge=5)  # at most 10,000 parts an object: parts of files over 156 GiB are larger

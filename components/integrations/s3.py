@@ -35,11 +35,9 @@ class S3Objects:
         self.prefix = prefix.strip("/")
         self._client = S3Client(bucket, settings)
         self._part_bytes = settings.part_mib * MIB
-        self._encryption: dict[str, str] = {}
-        if settings.server_side_encryption:
-            self._encryption["ServerSideEncryption"] = settings.server_side_encryption
-        if settings.kms_key_id:
-            self._encryption["SSEKMSKeyId"] = settings.kms_key_id
+        scheme = "aws:kms" if settings.encryption.startswith("aws:kms") else settings.encryption
+        key = settings.encryption.removeprefix(scheme).removeprefix(":")
+        self._encryption = {k: v for k, v in (("ServerSideEncryption", scheme), ("SSEKMSKeyId", key)) if v}
         self._stale = timedelta(days=settings.abandon_uploads_after_days)
 
     def keys(self) -> list[str]:

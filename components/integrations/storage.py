@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +20,7 @@ from components.avatar.errors import Fault, InputError, SystemFault, file_fault
 from components.integrations.objects import S3Settings, open_objects, sha256_of
 from components.integrations.progress import Progress
 
+MANIFEST_SUFFIX = ".manifest.json"  # of what stands for a tree in a step's output
 _AGAIN = "run the step that made it again, without its cache"
 
 
@@ -94,7 +96,7 @@ class Store:
             manifest = Manifest.model_validate_json(data)
         except ValidationError as error:
             raise SystemFault(f"{self.uri}/{digest}.json is damaged: {error.error_count()} faults") from error
-        if _tree_digest(manifest.files, manifest.single) != digest:
+        if tree_digest(manifest.files, manifest.single) != digest:
             raise SystemFault(f"{self.uri}/{digest}.json is damaged: it describes another tree")
         return manifest
 
@@ -163,7 +165,7 @@ def describe(source: Path, root_uri: str = "") -> Manifest:
             for (name, path), digest in zip(paths.items(), digests, strict=True)
         )
     single = source.is_file()
-    digest = _tree_digest(files, single)
+    digest = tree_digest(files, single)
     size = sum(file.size for file in files)
     return Manifest(uri=f"{root_uri}/{digest}", digest=digest, size=size, files=files, single=single)
 
@@ -186,6 +188,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return state.st_size, state.st_mtime_ns
 
 
-def _tree_digest(files: tuple[StoredFile, ...], single: bool) -> str:
+def tree_digest(files: Iterable[StoredFile], single: bool = False) -> str:
+    """The digest of a tree of these files (`single`: of one file that is put by itself)."""
     lines = sorted(f"{file.sha256} {file.size} {file.path}\n" for file in files) + ["single\n"] * single
     return hashlib.sha256("".join(lines).encode()).hexdigest()

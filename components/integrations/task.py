@@ -19,19 +19,20 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from components.avatar.errors import Fault, InputError, SystemFault
+from components.integrations.artifacts import move_to_store, readable
 from components.integrations.hardware import peak_memory_gib
 from components.integrations.lineage import DONE_FILE, log_inputs, log_outputs
 from components.integrations.metrics import Metric, read_json, write_json, write_metrics
-from components.integrations.objects import open_objects
+from components.integrations.objects import Encryption, S3Settings, open_objects
 from components.integrations.progress import Progress, duration
 from components.integrations.registry import MODEL_NAME
-from components.integrations.storage import Manifest, Store, fetch
+from components.integrations.storage import Store, fetch
 from components.integrations.traces import log_cases
 from components.integrations.tracking import StepRun, Tracking
 from components.integrations.weights import resolve_base_model
 
 LOGGED_BYTES = 8 * 1024**2
-MODEL_MANIFEST = "model.manifest.json"
+DATA_DOCS = "docs"
 MONITORED = ("teacher_generation", "sft_fixed", "sft_hsa", "distillation", "simulator_rl", "evaluation")
 """Steps that take minutes and more: CPU, memory and GPU are sampled while they run."""
 
@@ -39,8 +40,9 @@ MONITORED = ("teacher_generation", "sft_fixed", "sft_hsa", "distillation", "simu
 class Context(BaseModel):
     """Where a run keeps its things; one JSON string parameter of every task.
 
-    `run_dir` is empty on a cluster, where artifacts, logs and MLflow hold what the folder holds locally. `storage_uri`
-    (`s3://...`) is where weights go on a cluster; empty means that they stay in the artifact folder.
+    `run_dir` is empty on a cluster, where the store, logs and MLflow hold what the folder holds locally. `storage_uri`
+    (`s3://...`) is where registered weights go and, on a cluster, everything big that a step writes (artifacts.py); a
+    run folder keeps its own. `storage_encryption` is asked for with all of it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,9 +51,14 @@ class Context(BaseModel):
     tracking_uri: str = ""
     experiment: str = "harness-aware-training"
     storage_uri: str = ""
+    storage_encryption: Encryption = ""
     cache_dir: str = ".cache"
     parent_run: str | None = None  # MLflow run of the pipeline; run_task fills in this one and the next
     step_run: str | None = None
+
+    def store(self) -> Store:
+        """The object store of `storage_uri`."""
+        return Store(self.storage_uri, S3Settings(encryption=self.storage_encryption))
 
     def base_model(self, spec: str) -> Path:
         """The folder of the base model; see weights.py for the forms of `spec`."""
@@ -61,15 +68,13 @@ class Context(BaseModel):
         """A folder on this machine, or the copy of one that a store's URI names."""
         return stored_folder(place, Path(self.cache_dir))
 
+    def artifact(self, place: Path) -> Path:
+        """Where an artifact, or a file or folder of one, can be read; see artifacts.readable."""
+        return readable(place, Path(self.cache_dir))
+
     def model(self, artifact: str) -> Path:
-        """The transformers folder of a model artifact: inside it, or (on a cluster) fetched from the store that its
-        manifest names.
-        """
-        manifest = Path(artifact) / MODEL_MANIFEST
-        if not manifest.is_file():
-            return Path(artifact) / "model"
-        digest = Manifest.model_validate_json(manifest.read_text(encoding="utf-8")).digest
-        return Store(self.storage_uri).get(digest, Path(self.cache_dir) / "models" / digest)
+        """The transformers folder of a model artifact."""
+        return self.artifact(Path(artifact) / "model")
 
 
 def stored_folder(uri: str, cache: Path) -> Path:
@@ -128,7 +133,8 @@ def run_task(
 ) -> None:
     """Call `run(**inputs(context), output=, settings=, seed=, progress=)` and publish its folder at `output`.
 
-    `inputs` is called inside, so that a model that cannot be fetched is a failure of this step like any other.
+    `inputs` is called inside, so that a model that cannot be fetched is a failure of this step like any other. Paths
+    among its values are those of artifacts; the step gets them where they can be read.
 
     The step writes to `<output>.partial`, which takes its final name only after metrics and done.json are written: a
     killed step leaves nothing that looks complete. Raises SystemExit(1) after the reason was printed and recorded.
@@ -151,13 +157,14 @@ def run_task(
             child = tracked.run_id
             where = where.model_copy(update={"parent_run": parent, "step_run": child})
             tracked.log_params({"seed": seed, **settings.model_dump(mode="json")})
-            given = inputs(where)
+            named = inputs(where).items()
+            given = {name: where.artifact(value) if isinstance(value, Path) else value for name, value in named}
             log_inputs(tracked, step, given, MODEL_NAME)
             metrics = run(**given, output=partial, settings=settings, seed=seed, progress=progress)
             write_metrics(partial, metrics)
             _log_output(tracked, partial, metrics)
-        if where.storage_uri and (partial / "model").is_dir():
-            _move_weights(partial, Store(where.storage_uri), progress)
+            if where.storage_uri and not where.run_dir:
+                move_to_store(partial, where.store(), progress)
         write_json(
             partial / DONE_FILE,
             {
@@ -202,8 +209,8 @@ def run_task(
 
 
 def _log_output(tracked: StepRun, output: Path, metrics: dict[str, Metric]) -> None:
-    """Metrics, curves, evaluated cases and the small files of an output; weights are stored once, as the output itself
-    or in the store.
+    """Metrics, curves, evaluated cases, Data Docs and the small files of an output; weights are stored once, as the
+    output itself or in the store.
     """
     tracked.log_metrics(metrics)
     curves = output / "curves.jsonl"
@@ -216,15 +223,8 @@ def _log_output(tracked: StepRun, output: Path, metrics: dict[str, Metric]) -> N
     for path in sorted(output.iterdir()):
         if path.is_file() and path.stat().st_size <= LOGGED_BYTES:
             tracked.log_artifacts(path)
-
-
-def _move_weights(output: Path, store: Store, progress: Progress) -> None:
-    """Put output/model into the store and leave its manifest: artifacts stay small, and the same weights are uploaded
-    once.
-    """
-    manifest = store.put(output / "model", progress)
-    (output / MODEL_MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
-    shutil.rmtree(output / "model")
+    if (output / DATA_DOCS).is_dir():
+        tracked.log_artifacts(output / DATA_DOCS, DATA_DOCS)
 
 
 def describe(error: BaseException) -> str:

@@ -57,7 +57,7 @@ def registration(
             "merchant": Path(gate.path) / "merchant",
             "lineage": {
                 "harness_digest": read_json(Path(gate.path) / "gate.json")["harness_digest"],
-                "data_digest": describe(Path(examples.path) / "hsa.jsonl").digest,
+                "data_digest": describe(where.artifact(Path(examples.path) / "hsa.jsonl")).digest,
                 "code_version": code_version,
                 "pipeline_run": where.parent_run or "",
                 "harness_run": made_by(Path(gate.path)),
@@ -66,12 +66,13 @@ def registration(
                 "evaluation_run": made_by(Path(evaluation.path)),
             },
             "first_lineage": {
-                "data_digest": describe(Path(examples.path) / "fixed.jsonl").digest,
+                "data_digest": describe(where.artifact(Path(examples.path) / "fixed.jsonl")).digest,
                 "training_run": made_by(Path(fixed_sft.path)),
             },
             "tracking_uri": where.tracking_uri,
             "experiment": where.experiment,
             "storage_uri": where.storage_uri,
+            "storage_encryption": where.storage_encryption,
             "run_id": where.step_run,
         },
     )

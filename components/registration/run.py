@@ -14,9 +14,10 @@ from typing import Any
 from components.avatar.errors import Fault, InputError, SystemFault
 from components.avatar.harness.render import system_prompt, tools_of
 from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.integrations.cli import validate_settings
 from components.integrations.lineage import Lineage
 from components.integrations.metrics import Metric, read_json, write_json
-from components.integrations.objects import MIB
+from components.integrations.objects import MIB, S3Settings
 from components.integrations.progress import Progress
 from components.integrations.registry import Registered, Registry
 from components.integrations.release import release_of
@@ -39,6 +40,7 @@ def run(
     base: Path | None = None,
     first_lineage: dict[str, str] | None = None,
     storage_uri: str = "",
+    storage_encryption: str = "",
     run_id: str | None = None,
     output: Path,
     settings: Settings,
@@ -51,13 +53,14 @@ def run(
     While there is no champion, `fixed_sft` (else `base`) is registered first and becomes champion. `lineage` holds
     the fields of lineage.Lineage, `first_lineage` those that differ for that first version. The folder `merchant` gives
     the versions their input example: its prompt and tools, and its first question. `storage_uri` is where weights go;
-    empty: `models/` beside an sqlite tracking database. `run_id`: the MLflow run that the versions belong to. Writes
-    registration.json.
+    empty: `models/` beside an sqlite tracking database; `storage_encryption` as in objects.Encryption. `run_id`: the
+    MLflow run that the versions belong to. Writes registration.json.
 
     Raises InputError with every fault of the inputs before anything is registered, SystemFault when a server fails or
     the registered copy answers otherwise than the trained model.
     """
     first = fixed_sft or base
+    s3 = validate_settings(S3Settings, {"encryption": storage_encryption}, "storage_encryption")
     models, leads, origins, world = _checked(hat, first, evaluation, merchant, lineage, first_lineage or {})
     verdicts = judge(models, settings, leads)
     for name, verdict in verdicts.items():
@@ -68,6 +71,7 @@ def run(
     registry = Registry(
         tracking,
         storage_uri or _beside(tracking),
+        s3=s3,
         inline_limit_bytes=settings.inline_limit_mib * MIB,
     )
     champion = registry.champion()

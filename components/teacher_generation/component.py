@@ -40,5 +40,6 @@ def teacher_generation(
         inputs=lambda where: {
             "merchant": Path(gate.path) / "merchant",
             "attempts": attempts_place(where.run_dir, where.storage_uri, where.parent_run),
+            "storage_encryption": where.storage_encryption,
         },
     )

@@ -22,7 +22,9 @@ from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import Pool, sample_scenarios
 from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.session import Session
+from components.integrations.cli import validate_settings
 from components.integrations.metrics import Metric, write_json
+from components.integrations.objects import S3Settings, open_objects
 from components.integrations.progress import Progress
 from components.teacher_generation.acceptance import Solved, accept
 from components.teacher_generation.attempts import Ledger
@@ -35,13 +37,21 @@ FAMILY_SLOTS = 60  # resolution of the families' shares
 
 
 def run(
-    *, merchant: Path, output: Path, settings: Settings, seed: int, progress: Progress, attempts: str = ""
+    *,
+    merchant: Path,
+    output: Path,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+    attempts: str = "",
+    storage_encryption: str = "",
 ) -> dict[str, Metric]:
     """Write `output/trajectories.jsonl` (accepted trajectories) and `output/acceptance.json` (tried and accepted by
     family, reasons; of an endpoint also tokens, cost, votes).
 
     `attempts` is the file of what an endpoint was paid for, default `output/attempts.jsonl`, or an `s3://` prefix that
-    it is copied to: with the same one, a run that was stopped goes on.
+    it is copied to, encrypted as `storage_encryption` says (objects.Encryption): with the same one, a run that was
+    stopped goes on.
 
     Raises InputError for a bad merchant folder, and where an endpoint refuses key, address or model; SystemFault when
     fewer than `min_accepted` of the episodes are accepted, and when an endpoint fails for good.
@@ -51,7 +61,8 @@ def run(
     if settings.teacher == "oracle":
         solved, report, metrics = _ask_oracle(world, scenarios, settings, seed, progress), {}, {}
     else:
-        solved, report = _ask_endpoint(world, scenarios, settings, seed, progress, attempts, output)
+        ledger = _ledger(attempts, storage_encryption, output)
+        solved, report = _ask_endpoint(world, scenarios, settings, seed, progress, ledger)
         metrics = endpoint_metrics(report)
     report = {"teacher": settings.teacher, **acceptance(solved), **report}
     write_json(output / "acceptance.json", report)
@@ -83,25 +94,22 @@ def attempts_place(run_dir: str, storage_uri: str, pipeline_run: str | None) -> 
     return f"{storage_uri}/teacher-attempts/{pipeline_run}" if storage_uri and pipeline_run else ""
 
 
+def _ledger(attempts: str, encryption: str, output: Path) -> Ledger:
+    if not attempts.startswith("s3://"):
+        return Ledger(Path(attempts) if attempts else output / "attempts.jsonl")
+    s3 = validate_settings(S3Settings, {"encryption": encryption}, "storage_encryption")
+    return Ledger(output / "attempts.jsonl", open_objects(attempts, s3))
+
+
 def _ask_endpoint(
-    world: Merchant,
-    scenarios: Sequence[Scenario],
-    settings: Settings,
-    seed: int,
-    progress: Progress,
-    attempts: str,
-    output: Path,
+    world: Merchant, scenarios: Sequence[Scenario], settings: Settings, seed: int, progress: Progress, ledger: Ledger
 ) -> tuple[list[Solved], dict[str, Any]]:
     """(scenarios that were tried, what acceptance.json says of the endpoint)."""
-    # Here, because the oracle needs neither boto3 nor httpx and transformers.
-    from components.integrations.objects import open_objects
-    from components.teacher_generation.endpoint import Teaching
+    from components.teacher_generation.endpoint import Teaching  # here: the oracle needs neither httpx nor transformers
 
-    kept_elsewhere = attempts.startswith("s3://")
-    path = Path(attempts) if attempts and not kept_elsewhere else output / "attempts.jsonl"
-    with closing(Ledger(path, open_objects(attempts) if kept_elsewhere else None)) as ledger:
+    with closing(ledger):
         if len(ledger) or ledger.damaged:
-            progress.note(f"{len(ledger)} attempts of an earlier run in {attempts or path}", damaged=ledger.damaged)
+            progress.note(f"{len(ledger)} attempts of an earlier run in {ledger.path}", damaged=ledger.damaged)
         solved = Teaching(world, settings, seed, ledger).solve(scenarios, progress)
         report = endpoint_report(solved, ledger.wasted, settings)
     tried = [one for one in solved if one.fault is None]

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import IO
 
 from components.avatar.errors import Fault, InputError, SystemFault
-from pipelines.profile import Profile, load_profile
+from components.integrations.objects import S3Settings
+from pipelines.profile import Profile, load_profile, unstored_weights
 from pipelines.watch.gate import GateProcess
 from pipelines.watch.queue import Queue
 from pipelines.watch.scan import open_source
@@ -65,7 +66,8 @@ def watch(options: argparse.Namespace) -> int:
         max_runs=options.max_runs,
     )
     store = f"{profile.storage_uri.rstrip('/')}/merchants" if profile.storage_uri else str(state / "store")
-    watcher = Watcher(config, source, queue, Versions(state, store), GateProcess(), runs)
+    versions = Versions(state, store, S3Settings(encryption=profile.storage_encryption))
+    watcher = Watcher(config, source, queue, versions, GateProcess(), runs)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -96,6 +98,7 @@ def _checked(options: argparse.Namespace) -> Profile:
         profile = load_profile(options.profile)
         if not options.kfp_host:
             refuse_cluster_profile(profile)
+            faults += unstored_weights(profile)
     except InputError as error:
         faults += error.faults
     if faults or profile is None:

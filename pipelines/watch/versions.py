@@ -13,15 +13,15 @@ import os
 import shutil
 from pathlib import Path
 
-from components.integrations.objects import open_objects
+from components.integrations.objects import S3Settings, open_objects
 from components.integrations.storage import Store
 
 
 class Versions:
-    def __init__(self, state: Path, store_uri: str) -> None:
+    def __init__(self, state: Path, store_uri: str, s3: S3Settings | None = None) -> None:
         self.state = state.absolute()
-        self.store = Store(store_uri)
-        self._pointers = open_objects(store_uri)
+        self.store = Store(store_uri, s3)
+        self._pointers = open_objects(store_uri, s3)
 
     def keep(self, folder: Path) -> str:
         """Store the version in `folder`; its URI `STORE/<digest>`. Raises SystemFault when the store fails."""

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from components.avatar.harness.files import load_harness
 from components.harness_gate.component import harness_gate
-from components.integrations.metrics import Metric, write_json
+from components.integrations.metrics import Metric, read_json, write_json
 from components.integrations.registry import Registry
-from components.integrations.storage import describe
 from components.integrations.task import Context, run_task
 from components.integrations.tracking import Tracking
 from components.registration.component import registration
@@ -37,7 +36,7 @@ class Pipeline:
     """The real gate and registration; between them stand-ins that write what the next ones read."""
 
     def __init__(self, folder: Path, uri: str, storage_uri: str) -> None:
-        self.folder, self.tracking = folder, Tracking(uri, EXPERIMENT)
+        self.folder, self.store, self.tracking = folder, storage_uri, Tracking(uri, EXPERIMENT)
         self.parent = self.tracking.start_pipeline_run("pipeline", tags={"code_version": "c0de"})
         self.context = Context(
             tracking_uri=uri, experiment=EXPERIMENT, storage_uri=storage_uri, cache_dir=str(folder / "cache")
@@ -155,7 +154,8 @@ def datasets_of(run):
 
 def test_first_click_the_version_says_harness_data_code_and_run(on_air, pipeline):
     tags = tags_of(on_air)
-    data = describe(pipeline.folder / "harness_augmentation" / "hsa.jsonl").digest
+    manifest = read_json(pipeline.folder / "harness_augmentation" / "hsa.jsonl.manifest.json")
+    data = manifest["digest"]  # the data itself lies in the store
     assert tags["harness_digest"] == load_harness(MERCHANT).digest
     assert (tags["data_digest"], tags["code_version"], tags["pipeline_run"]) == (data, "c0de", pipeline.parent)
     for shown in (tags["harness_digest"], tags["data_digest"], tags["code_version"], tags["release_digest"]):
@@ -179,7 +179,7 @@ def test_second_click_each_link_of_the_version_is_the_run_that_made_it(on_air, g
     assert on_air["run_id"] == run_of(get, on_air["run_id"])["info"]["run_id"]  # the UI's "Source Run"
 
 
-def test_third_click_from_the_last_stage_to_the_run_that_read_the_data(on_air, get):
+def test_third_click_from_the_last_stage_to_the_run_that_read_the_data(on_air, get, pipeline):
     tags = tags_of(on_air)
     last = run_of(get, tags["training_run"])
     [(_, before)] = [
@@ -187,8 +187,8 @@ def test_third_click_from_the_last_stage_to_the_run_that_read_the_data(on_air, g
     ]
     trained = run_of(get, before)
     examples = datasets_of(trained)["examples"]
-    assert tags["data_digest"].startswith(examples["digest"]) and examples["source_type"] == "local"
-    assert json.loads(examples["source"])["uri"].endswith("/harness_augmentation/hsa.jsonl")
+    assert tags["data_digest"].startswith(examples["digest"]) and examples["source_type"] == "uri"
+    assert json.loads(examples["source"])["uri"] == f"{pipeline.store}/{tags['data_digest']}"
     assert tags_of(trained["data"])["input.examples"] == tags["data_run"]
 
 

@@ -61,6 +61,7 @@ def start(s3, mlflow_server, models, tmp_path, monkeypatch):
             tracking_uri=mlflow_server,
             experiment="servers",
             storage_uri=storage_uri,
+            storage_encryption="AES256",
             run_id=run_id,
             output=tmp_path / "out",
             settings=Settings(inline_limit_mib=1, verify_tokens=8),
@@ -100,6 +101,7 @@ def test_a_registration_on_real_servers(start, s3, mlflow_server, models, tmp_pa
 
     keys = [o["Key"] for o in s3.client().list_objects_v2(Bucket=s3.bucket, Prefix="weights/")["Contents"]]
     assert sum(key.endswith("/model.safetensors") for key in keys) == 2
+    assert {s3.client().head_object(Bucket=s3.bucket, Key=key)["ServerSideEncryption"] for key in keys} == {"AES256"}
     inside = [o["Key"] for o in s3.client().list_objects_v2(Bucket=s3.bucket, Prefix="mlflow/")["Contents"]]
     assert not any(key.endswith(".safetensors") for key in inside)  # weights never go through MLflow
     assert sum(key.endswith("/manifest.json") for key in inside) >= 2

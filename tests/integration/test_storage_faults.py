@@ -322,7 +322,7 @@ def test_two_writers_of_the_same_content_both_succeed(s3, root, tree, tmp_path):
 
 
 def test_encryption_and_checksums_are_asked_for_in_every_request_that_stores(s3, root, proxy, tree):
-    store = Store(root, settings(s3, proxy, server_side_encryption="AES256"))
+    store = Store(root, settings(s3, proxy, encryption="AES256"))
     digest = store.put(tree).digest
     storing = [r for r in proxy.requests if (r.method == "PUT" and not r.is_part) or r.path.endswith("?uploads")]
     assert len(storing) == 3  # the small file, the beginning of the large one, the manifest
@@ -335,7 +335,7 @@ def test_encryption_and_checksums_are_asked_for_in_every_request_that_stores(s3,
 
 def test_an_upload_begun_without_encryption_is_not_continued_when_encryption_is_asked_for(s3, root, proxy, tree):
     key, _ = interrupted(s3, root, proxy, tree)
-    Store(root, settings(s3, proxy, server_side_encryption="AES256")).put(tree)
+    Store(root, settings(s3, proxy, encryption="AES256")).put(tree)
     assert s3.client().head_object(Bucket=s3.bucket, Key=key)["ServerSideEncryption"] == "AES256"
 
 

@@ -102,7 +102,7 @@ def test_damaged_objects_never_arrive(s3, root, prefix, tree, tmp_path):
 
 
 def test_server_side_encryption_is_asked_for_and_transparent(s3, root, prefix, tree, tmp_path):
-    settings = s3.settings(server_side_encryption="AES256", part_mib=5)
+    settings = s3.settings(encryption="AES256", part_mib=5)
     store = Store(root, settings)
     digest = store.put(tree).digest
     head = s3.client().head_object(Bucket=s3.bucket, Key=f"{prefix}/{digest}/config.json")

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from components.avatar.errors import SystemFault
+from components.integrations.objects import S3Settings
 from components.integrations.registry import Lineage, Registry
 from components.integrations.release import release_of
 from components.integrations.tracking import Tracking
@@ -54,7 +55,7 @@ def test_edits_below_a_prefix_are_seen_by_content_and_accepted_versions_lie_in_t
     s3.client().put_object(Bucket=s3.bucket, Key=f"{prefix}/read-me.txt", Body=b"no merchant")
     watcher = make_watcher(tmp_path, gate := Gate(KEEP), Runs(tmp_path))
     watcher.source = S3Source(f"s3://{s3.bucket}/{prefix}")
-    watcher.versions = Versions(tmp_path / "state", f"s3://{s3.bucket}/watch/store")
+    watcher.versions = Versions(tmp_path / "state", f"s3://{s3.bucket}/watch/store", S3Settings(encryption="AES256"))
 
     def once():
         watcher.run(threading.Event(), once=True)
@@ -72,7 +73,9 @@ def test_edits_below_a_prefix_are_seen_by_content_and_accepted_versions_lie_in_t
     assert states(watcher) == ["kept", "kept", "refused"]
     accepted = watcher.queue.of("lumi")[1]
     assert accepted.facts.changes[0].text == "the most words of a reply: 30, now 20"
-    pointer = s3.client().get_object(Bucket=s3.bucket, Key="watch/store/accepted/lumi.json")["Body"].read()
+    answer = s3.client().get_object(Bucket=s3.bucket, Key="watch/store/accepted/lumi.json")
+    assert answer["ServerSideEncryption"] == "AES256"
+    pointer = answer["Body"].read()
     assert json.loads(pointer)["uri"] == accepted.facts.uri == f"s3://{s3.bucket}/watch/store/{accepted.digest}"
     assert "reply_words: 20" in (tmp_path / "state/accepted/lumi/harness.yaml").read_text()
 

@@ -38,9 +38,16 @@ def test_the_cluster_profile_does_not_run_here(tmp_path):
 
 
 def test_a_dead_tracking_server_is_said_and_nothing_runs(tmp_path):
-    profile = profile_with(tmp_path, tracking_uri="http://127.0.0.1:9")
+    profile = profile_with(tmp_path, tracking_uri="http://127.0.0.1:9", storage_uri=f"file://{tmp_path}/store")
     run = pipeline("--profile", profile, "--run-dir", str(tmp_path / "run"), run_dir=tmp_path / "run")
     assert run.status == 1 and "127.0.0.1:9" in run.output and "Traceback" not in run.output
+
+
+def test_a_tracking_server_without_a_place_for_weights_is_said_at_the_start(tmp_path):
+    profile = profile_with(tmp_path, tracking_uri="http://127.0.0.1:9")
+    run = pipeline("--profile", profile, "--run-dir", str(tmp_path / "run"), run_dir=tmp_path / "run")
+    assert run.status == 2 and "storage_uri" in run.output and "Nothing was started" in run.output
+    assert not run.run_dir.exists()
 
 
 def test_a_failed_step_names_itself_its_reason_and_the_resume_command(tmp_path):

@@ -1,14 +1,17 @@
 """Profiles: what they accept, and that all faults are said at once."""
 
+import json
 from typing import get_args
 
 import pytest
 
 from components.avatar.errors import InputError
+from pipelines import preflight
 from pipelines.compile import main as compile_main
 from pipelines.digests import COMPONENTS
 from pipelines.preflight import refuse_cluster_profile
-from pipelines.profile import PROFILES, StepFolder, load_profile, unmounted_keys
+from pipelines.profile import PROFILES, StepFolder, load_profile, unmounted_keys, unstored_weights
+from pipelines.submit import arguments
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(PROFILES.glob("*.yaml"))])
@@ -60,6 +63,58 @@ def changed(tmp_path, old: str, new: str) -> str:
     path = tmp_path / "changed.yaml"
     path.write_text(text.replace(old, new))
     return str(path)
+
+
+STORE = "storage_uri: s3://hat-artifacts/weights\n"
+
+
+@pytest.mark.parametrize("value", ["AES-256", "aes256", "aws:kms:", "aws:kms:a key", "true"])
+def test_an_unknown_encryption_is_refused(tmp_path, value):
+    path = changed(tmp_path, STORE, f'{STORE}storage_encryption: "{value}"\n')
+    with pytest.raises(InputError) as caught:
+        load_profile(path)
+    [fault] = caught.value.faults
+    assert (fault.file, fault.field, fault.found) == (path, "storage_encryption", repr(value))
+    assert fault.allowed.startswith("AES256 (a key of the server), aws:kms, aws:kms:<key id>")
+
+
+@pytest.mark.parametrize("value", ["AES256", "aws:kms", "aws:kms:arn:aws:kms:eu-west-1:1:key/ab-c"])
+def test_encryption_reaches_every_task(tmp_path, monkeypatch, value):
+    path = changed(tmp_path, STORE, f"{STORE}storage_encryption: {value}\n")
+    profile = load_profile(path).model_copy(update={"merchant": "s3://m/" + "a" * 64})
+    assert json.loads(arguments(profile)["context"])["storage_encryption"] == value
+
+
+def test_a_folder_encrypts_nothing(tmp_path):
+    with pytest.raises(InputError, match=r"storage_encryption: found 'AES256'; allowed: nothing"):
+        load_profile(changed(tmp_path, STORE, "storage_uri: file:///srv/store\nstorage_encryption: AES256\n"))
+
+
+@pytest.mark.parametrize(
+    ("tracking", "storage", "found"),
+    [
+        ("http://127.0.0.1:5000", "", True),
+        ("postgresql+psycopg://host/db", "", True),
+        ("http://127.0.0.1:5000", "file:///srv/store", False),
+        ("https://mlflow.example", "s3://bucket/prefix", False),
+        ("sqlite:///{runs}/mlflow.db", "", False),
+    ],
+)
+def test_a_tracking_server_needs_a_place_for_weights(tracking, storage, found):
+    profile = load_profile("smoke").model_copy(update={"tracking_uri": tracking, "storage_uri": storage})
+    assert bool(unstored_weights(profile)) == found
+
+
+def test_a_store_that_cannot_be_written_is_said_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "resolve_base_model", lambda spec, cache: tmp_path)
+    (tmp_path / "file").write_text("")
+    profile = load_profile("smoke").model_copy(
+        update={"storage_uri": f"file://{tmp_path}/file/store", "disk_gib": 0.001}
+    )
+    with pytest.raises(InputError, match=r"profile smoke: storage_uri: .*file/store: Not a directory"):
+        preflight.preflight(profile, tmp_path / "run", tmp_path)
+    profile = profile.model_copy(update={"storage_uri": f"file://{tmp_path}/store"})
+    preflight.preflight(profile, tmp_path / "run", tmp_path)
 
 
 MOUNT = "{name: hat-teacher, path: /var/run/secrets/hat-teacher, steps: [teacher_generation]}"

@@ -111,6 +111,27 @@ def test_an_output_that_lost_or_changed_a_file_is_not_complete(context, tmp_path
     assert not is_complete(output)
 
 
+def test_a_run_folder_keeps_everything_even_with_a_store(context, tmp_path):
+    """Its report and a resumed run read it; the store is for the weights that registration puts there."""
+
+    def work(*, word, output, settings, seed, progress):
+        (output / "data.jsonl").write_text(word)
+        (output / "docs").mkdir()
+        (output / "docs" / "index.html").write_text(word)
+        return {}
+
+    task(context.model_copy(update={"storage_uri": f"file://{tmp_path}/store"}), work)
+    output = tmp_path / "run" / read_states(tmp_path / "run")["step"].output
+    assert (output / "data.jsonl").read_text() == (output / "docs/index.html").read_text() == "hello"
+    assert not (tmp_path / "store").exists() and context.artifact(output) == output
+
+    from mlflow import MlflowClient
+
+    run_id = read_states(tmp_path / "run")["step"].mlflow_run_id
+    logged = MlflowClient(context.tracking_uri).list_artifacts(run_id, "docs")
+    assert [file.path for file in logged] == ["docs/index.html"]
+
+
 def test_a_pointer_names_the_version_that_is_accepted_now(tmp_path):
     store = Store(str(tmp_path / "store"))
     pointer = tmp_path / "store" / "accepted" / "shop.json"

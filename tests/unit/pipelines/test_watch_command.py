@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from pipelines.profile import PROFILES
 from pipelines.watch.__main__ import main
 from pipelines.watch.queue import Queue
 from tests.unit.pipelines.watch_parts import ROOT, put_merchant
@@ -19,6 +20,7 @@ from tests.unit.pipelines.watch_parts import ROOT, put_merchant
         (["--max-runs", "0"], ["--max-runs", "1 or more"]),
         (["--profile", "h20"], ["PROFILE=h20 KFP_HOST"]),
         (["--kfp-host", "http://kfp"], ["storage_uri", "cluster"]),
+        (["--profile", "server.yaml"], ["storage_uri", "file:///folder"]),
         (["--merchants", "nowhere"], ["no such folder"]),
         (["--merchants", "s3://"], ["s3://bucket"]),
         (["--state", "a-file"], ["--state", "a folder to write in"]),
@@ -27,6 +29,8 @@ from tests.unit.pipelines.watch_parts import ROOT, put_merchant
 def test_bad_input_says_what_is_wrong_and_what_is_allowed(arguments, words, tmp_path, monkeypatch, capsys):
     put_merchant(tmp_path)
     (tmp_path / "a-file").write_text("")
+    smoke = (PROFILES / "smoke.yaml").read_text()
+    (tmp_path / "server.yaml").write_text(smoke.replace("sqlite:///{runs}/mlflow.db", "http://127.0.0.1:5000"))
     monkeypatch.chdir(tmp_path)
     assert main(["--merchants", "merchants", "--profile", "smoke", "--once", *arguments]) == 2
     said = capsys.readouterr().err
