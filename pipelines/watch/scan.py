@@ -8,17 +8,16 @@ the digest of the content says that a merchant changed. Hidden files and editors
 import hashlib
 import os
 import re
-import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePosixPath
+from typing import IO, Protocol
 
 from components.avatar.errors import Fault, InputError, SystemFault, file_fault
 from components.integrations.objects import S3Settings
 from components.integrations.s3 import S3Objects
-from components.integrations.storage import describe
 
 _NAME = re.compile(r"\w[\w.-]{0,79}")
 _SETTLED_NS = 1_000_000_000  # a file written this shortly before the look may be written again within one clock tick
@@ -37,10 +36,10 @@ class Source(Protocol):
         """Raises SystemFault when nothing at all can be seen."""
         ...
 
-    def take(self, merchant: str, target: Path) -> str:
-        """Copy the merchant's content to `target`, replacing what is there; its digest, that of storage.describe.
+    def files(self, merchant: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+        """POSIX path, bytes and content of every file of a merchant; the content is open until the next one.
 
-        Raises SystemFault when it cannot be read now, InputError when it never can.
+        Raises SystemFault or OSError when they cannot be read now, InputError when they never can.
         """
         ...
 
@@ -84,15 +83,11 @@ class FolderSource:
                 looked.fingerprints[name] = fingerprint
         return looked
 
-    def take(self, merchant: str, target: Path) -> str:
-        with _Arriving(target) as arriving:
-            try:
-                for path, _ in _files(str(self.root / merchant)):
-                    (arriving / path).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(self.root / merchant / path, arriving / path)
-            except OSError as error:
-                raise SystemFault(f"{merchant} cannot be copied: {error.strerror}: {error.filename}") from error
-            return describe(arriving).digest
+    def files(self, merchant: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+        folder = f"{self.root}/{merchant}"
+        for path, _ in _files(folder):
+            with open(f"{folder}/{path}", "rb") as file:
+                yield path, os.fstat(file.fileno()).st_size, file
 
 
 class S3Source:
@@ -119,24 +114,23 @@ class S3Source:
         looked.fingerprints.update({merchant: value.hexdigest() for merchant, value in hashes.items()})
         return looked
 
-    def take(self, merchant: str, target: Path) -> str:
-        with _Arriving(target) as arriving:
-            for key, _, _ in self._objects.listed(f"{merchant}/"):
-                path = key.removeprefix(f"{merchant}/")
-                if not all(map(_counts, path.split("/"))):
-                    continue
+    def files(self, merchant: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+        seen: set[str] = set()
+        for key, _, _ in self._objects.listed(f"{merchant}/"):
+            path = key.removeprefix(f"{merchant}/")
+            if not all(map(_counts, path.split("/"))):
+                continue
+            seen.add(path)
+            for above in PurePosixPath(path).parents:
+                if str(above) in seen:
+                    allowed = "a key that can be a file's path"
+                    raise InputError([file_fault(f"{self.uri}/{key}", f"an object {above} above it", allowed)])
+            with tempfile.NamedTemporaryFile() as file:
                 try:
-                    (arriving / path).parent.mkdir(parents=True, exist_ok=True)
-                    self._objects.download(key, arriving / path)
+                    self._objects.download(key, Path(file.name))
                 except KeyError:
                     raise SystemFault(f"{self.uri}/{key} went away while it was read") from None
-                except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:  # a key below another key
-                    allowed = "a key that can be a file's path"
-                    raise InputError([file_fault(f"{self.uri}/{key}", str(error), allowed)]) from error
-            try:
-                return describe(arriving).digest
-            except InputError:
-                raise SystemFault(f"{self.uri}/{merchant} went away while it was read") from None
+                yield path, os.fstat(file.fileno()).st_size, file
 
 
 def open_source(merchants: str) -> Source:
@@ -146,25 +140,6 @@ def open_source(merchants: str) -> Source:
     if "://" in merchants:
         raise InputError([Fault("command line", "--merchants", merchants, "a folder or s3://bucket[/prefix]")])
     return FolderSource(Path(merchants).resolve())
-
-
-class _Arriving:
-    """A new folder that takes `target`'s place when the block ends well."""
-
-    def __init__(self, target: Path) -> None:
-        self._target, self._new = target, target.with_name(f".{target.name}.new")
-
-    def __enter__(self) -> Path:
-        shutil.rmtree(self._new, ignore_errors=True)
-        self._new.mkdir(parents=True)
-        return self._new
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            shutil.rmtree(self._target, ignore_errors=True)
-            self._new.rename(self._target)
-        else:
-            shutil.rmtree(self._new, ignore_errors=True)
 
 
 def _counts(name: str) -> bool:

@@ -4,7 +4,6 @@ Every step of a change is a transition of the queue; what goes on beside the loo
 it is. A fault of a server or a disk leaves the change where it is, says why, and is tried again.
 """
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from pipelines.watch.history import typical
 from pipelines.watch.queue import Change, Queue, RunFacts, State, Verdict
 from pipelines.watch.report import write_index, write_reports
 from pipelines.watch.scan import Source
+from pipelines.watch.staging import Staging
 from pipelines.watch.trigger import Ended, Runs
 from pipelines.watch.versions import Versions
 
@@ -54,7 +54,7 @@ class Watcher:
     ) -> None:
         self.config, self.source, self.queue, self.versions, self.runs = config, source, queue, versions, runs
         self.gate, self.clock = gate, clock
-        self.staging = config.state / "staging"
+        self.staging = Staging(config.state / "staging")
         self.faults = 0
         self._asked: Change | None = None
         self._looked_at = float("-inf")
@@ -99,13 +99,14 @@ class Watcher:
             if known.get(merchant) == fingerprint:
                 continue
             try:
-                looks.append((merchant, fingerprint, self.source.take(merchant, self.staging / merchant)))
+                looks.append((merchant, fingerprint, self.staging.take(self.source, merchant)))
             except (InputError, SystemFault, OSError) as error:  # this one only; the next look tries again
                 faults[merchant] = str(error)
         changed = self.queue.observe(looks, now)
+        waiting = {change.merchant for change in self.queue.in_state("seen")}
         for merchant, _, _ in looks:
-            if merchant not in changed:
-                shutil.rmtree(self.staging / merchant, ignore_errors=True)
+            if merchant not in waiting:
+                self.staging.drop(merchant)
         self._looked_at = now
         if looks or not self._said.get("scan"):
             seconds = time.perf_counter() - started
@@ -128,12 +129,14 @@ class Watcher:
 
     def examine(self, change: Change) -> None:
         """seen -> refused, restored or accepted."""
-        folder = self.staging / change.merchant
-        if not folder.is_dir():  # a crash between the two moves of _Arriving, or a state folder that was cleaned
-            digest = self.source.take(change.merchant, folder)
+        folder = self.staging.unpacked(change.merchant)
+        if folder is None:  # a state folder that was cleaned
+            digest = self.staging.take(self.source, change.merchant)
             if digest != change.digest:
                 self.queue.observe([(change.merchant, "", digest)], self.clock())
                 return
+            folder = self.staging.unpacked(change.merchant)
+            assert folder is not None
         last = self.queue.last_accepted(change.merchant)
         if last is not None and last.digest == change.digest:
             self._move(change, "restored", compared_with=last.digest)
@@ -156,7 +159,7 @@ class Watcher:
                 )
                 self.versions.serve(accepted.merchant, accepted.digest)
                 self.versions.forget(accepted.merchant, {accepted.digest, accepted.facts.compared_with})
-        shutil.rmtree(folder, ignore_errors=True)
+        self.staging.drop(change.merchant)
 
     def ask_gate(self) -> None:
         """The oldest accepted change whose merchant has no run: a run's new champion is to be asked, not the old."""

@@ -1,10 +1,7 @@
 """The watcher against real things: an S3 prefix, and a gate whose (tiny) champion really plays the edited harness."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -15,19 +12,25 @@ import yaml
 
 from components.avatar.errors import SystemFault
 from components.integrations.objects import S3Settings
-from components.integrations.registry import Lineage, Registry
-from components.integrations.release import release_of
-from components.integrations.tracking import Tracking
-from components.integrations.weights import resolve_base_model
 from pipelines import kubeflow
 from pipelines.profile import load_profile
-from pipelines.run import CACHE
 from pipelines.watch.queue import Change, Facts
 from pipelines.watch.scan import S3Source
 from pipelines.watch.trigger import KfpRuns
 from pipelines.watch.versions import Versions
 from tests.integration.kfp_server import Trouble, serving
-from tests.unit.pipelines.watch_parts import KEEP, ROOT, Gate, Runs, edit, make_watcher, put_merchant
+from tests.unit.pipelines.watch_parts import (
+    KEEP,
+    ROOT,
+    Gate,
+    Runs,
+    edit,
+    make_watcher,
+    newest,
+    put_merchant,
+    register_champion,
+    watch,
+)
 
 
 @pytest.fixture
@@ -112,30 +115,9 @@ def test_a_bucket_that_is_not_there_is_a_fault_that_names_it_and_the_watcher_sta
     assert states(watcher) == ["kept"]
 
 
-def watch(tmp_path, profile):
-    """The command as a user gives it; its output."""
-    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(profile))
-    command = [sys.executable, "-m", "pipelines.watch", "--once", "--debounce", "0", "--interval", "0.2",
-               "--merchants", str(tmp_path / "merchants"), "--profile", str(tmp_path / "profile.yaml"),
-               "--state", str(tmp_path / "state"), "--runs-dir", str(tmp_path / "runs")]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
-
-
-def newest(tmp_path):
-    return json.loads((tmp_path / "state/reports/lumi.json").read_text())["changes"][0]
-
-
 def test_the_champion_is_measured_on_the_edited_harness_and_only_a_weak_one_is_trained_again(tmp_path):
     merchant = put_merchant(tmp_path)
-    model = resolve_base_model("random:tiny", CACHE)
-    registry = Registry(
-        Tracking(f"sqlite:///{tmp_path}/runs/mlflow.db", "harness-aware-training"), f"{tmp_path}/models"
-    )
-    lineage = Lineage(harness_digest="another", data_digest="d", code_version="c")
-    with registry.changes() as changes:
-        version = changes.register(model, arm="base", release=release_of(model), lineage=lineage)
-        changes.set_alias("champion", version.version)
+    register_champion(tmp_path, harness_digest="another")
     profile = yaml.safe_load((ROOT / "pipelines/profiles/smoke.yaml").read_text())
     profile["harness_gate"] = {"cases": 4, "max_new_tokens": 8, "min_quality": 0.0}
 

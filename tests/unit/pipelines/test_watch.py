@@ -170,6 +170,20 @@ def test_an_edit_rests_for_the_debounce_time_first(tmp_path, merchant, runs):
     assert watcher.queue.of("lumi")[0].facts.uri.endswith(watcher.queue.of("lumi")[0].digest)
 
 
+def test_a_version_that_rested_is_examined_as_it_was_seen(tmp_path, merchant, runs):
+    """Though the merchant writes on before its turn comes, and though a look meanwhile found it touched."""
+    watcher = make_watcher(tmp_path, Gate(KEEP), runs, debounce_s=86400)
+    watcher.scan()
+    (merchant / "harness.yaml").touch()
+    watcher.scan()
+    (merchant / "harness.yaml").write_text("half an edit: [")
+    [seen] = watcher.queue.of("lumi")
+    watcher.examine(seen)
+    assert states(watcher) == ["accepted"]
+    assert "reply_words: 30" in (tmp_path / "state/accepted/lumi/harness.yaml").read_text()
+    assert not list((tmp_path / "state/staging").glob("*/*"))
+
+
 def test_an_edit_taken_back_before_it_rested_is_none(tmp_path, merchant, runs):
     clock = Clock()
     watcher = make_watcher(tmp_path, Gate(KEEP), runs, clock, debounce_s=10, interval_s=1)

@@ -1,13 +1,16 @@
 """What counts as a change of a merchant's folder."""
 
+import io
 import os
 import shutil
 import time
 
 import pytest
 
-from components.avatar.errors import InputError
+from components.avatar.errors import InputError, SystemFault
+from components.integrations.storage import describe
 from pipelines.watch.scan import FolderSource, open_source
+from pipelines.watch.staging import Staging
 
 
 @pytest.fixture
@@ -28,14 +31,83 @@ def settled(source):
     return source.look().fingerprints
 
 
+def taken(source, merchant, tmp_path):
+    """The folder that would be examined."""
+    staging = Staging(tmp_path / "staging")
+    digest = staging.take(source, merchant)
+    folder = staging.unpacked(merchant)
+    assert folder is not None and describe(folder).digest == digest
+    return folder
+
+
+def test_what_was_seen_is_what_is_examined_whatever_happens_to_the_folder_meanwhile(merchants, tmp_path):
+    source, staging = FolderSource(merchants), Staging(tmp_path / "staging")
+    assert staging.unpacked("lumi") is None
+    digest = staging.take(source, "lumi")
+    shutil.rmtree(merchants / "lumi")
+    for _ in range(2):  # the second: after a crash in the middle of the first
+        folder = staging.unpacked("lumi")
+        assert folder is not None and folder.name == "lumi" and describe(folder).digest == digest
+        (folder / "harness.yaml").unlink()
+    staging.drop("lumi")
+    assert staging.unpacked("lumi") is None and not folder.exists()
+
+
+class Broken:
+    """A merchant whose second file cannot be read, or that is not there."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+    def files(self, merchant):
+        if self.error is not None:
+            yield "harness.yaml", 2, io.BytesIO(b"ab")
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (PermissionError(13, "Permission denied", "lumi/tools.json"), SystemFault, r"lumi .*denied: lumi/tools\.json"),
+        (SystemFault("gone"), SystemFault, "gone"),
+        (None, SystemFault, "went away"),
+    ],
+)
+def test_a_merchant_that_cannot_be_read_leaves_what_was_kept(merchants, tmp_path, error, kind, words):
+    staging = Staging(tmp_path / "staging")
+    digest = staging.take(FolderSource(merchants), "lumi")
+    with pytest.raises(kind, match=words):
+        staging.take(Broken(error), "lumi")
+    folder = staging.unpacked("lumi")
+    assert folder is not None and describe(folder).digest == digest
+    assert [path.name for path in (tmp_path / "staging/kept").iterdir()] == ["lumi.tar"]
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_tried_again_later(merchants, tmp_path):
+    class Shrinking:
+        def files(self, merchant):
+            yield "harness.yaml", 100, io.BytesIO(b"short")
+
+    with pytest.raises(SystemFault, match="lumi cannot be read"):
+        Staging(tmp_path / "staging").take(Shrinking(), "lumi")
+
+
+def test_a_name_with_a_backslash_is_no_path(merchants, tmp_path):
+    (merchants / "lumi" / "a\\b").write_text("")
+    with pytest.raises(InputError, match="backslash"):
+        Staging(tmp_path / "staging").take(FolderSource(merchants), "lumi")
+
+
 def test_an_unchanged_folder_keeps_its_fingerprint_and_its_digest(merchants, tmp_path):
     source = FolderSource(merchants)
     first = settled(source)
     assert first == source.look().fingerprints and set(first) == {"lumi"}
-    assert source.take("lumi", tmp_path / "one") == source.take("lumi", tmp_path / "two")
+    staging = Staging(tmp_path / "staging")
+    digest = staging.take(source, "lumi")
+    assert digest == staging.take(source, "lumi") == describe(merchants / "lumi").digest
     (merchants / "lumi/harness.yaml").touch()
     assert source.look().fingerprints != first  # cheap, and may be wrong
-    assert source.take("lumi", tmp_path / "three") == source.take("lumi", tmp_path / "one")  # the content decides
+    assert staging.take(source, "lumi") == digest  # the content decides
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen(merchants):
@@ -61,8 +133,8 @@ def test_files_of_editors_are_no_part_of_a_merchant(merchants, tmp_path, name):
     (merchants / "lumi" / name).parent.mkdir(exist_ok=True)
     (merchants / "lumi" / name).write_text("x")
     assert source.look().fingerprints == first
-    source.take("lumi", tmp_path / "copy")
-    assert not (tmp_path / "copy" / name).exists()
+    copy = taken(source, "lumi", tmp_path)
+    assert not (copy / name).exists() and describe(copy).digest != describe(merchants / "lumi").digest
 
 
 def test_a_mounted_config_map_is_followed_through_its_links(merchants, tmp_path):
@@ -78,8 +150,7 @@ def test_a_mounted_config_map_is_followed_through_its_links(merchants, tmp_path)
     (folder / "..new").symlink_to("..2")
     (folder / "..new").rename(folder / "..data")
     assert settled(source)["mounted"] != first
-    source.take("mounted", tmp_path / "copy")
-    assert (tmp_path / "copy/harness.yaml").read_text() == "..2"
+    assert (taken(source, "mounted", tmp_path) / "harness.yaml").read_text() == "..2"
 
 
 def test_what_cannot_be_a_merchant_is_said_and_hides_nothing(merchants):

@@ -4,12 +4,17 @@ As a program it watches once and kills itself at a chosen place: `python -m test
 PLACE`.
 """
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from pipelines.profile import load_profile
 from pipelines.watch.gate import Question
@@ -99,6 +104,39 @@ def edit(merchant: Path, old: str = "reply_words: 30", new: str = "reply_words: 
     (merchant / "harness.yaml").write_text(text.replace(old, new), encoding="utf-8")
 
 
+def watch(folder: Path, profile: dict[str, Any]) -> tuple[int, str]:
+    """`python -m pipelines.watch --once` as a user gives it; its exit status and output."""
+    (folder / "profile.yaml").write_text(yaml.safe_dump(profile))
+    command = [sys.executable, "-m", "pipelines.watch", "--once", "--debounce", "0", "--interval", "0.2",
+               "--merchants", str(folder / "merchants"), "--profile", str(folder / "profile.yaml"),
+               "--state", str(folder / "state"), "--runs-dir", str(folder / "runs")]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def newest(folder: Path) -> dict[str, Any]:
+    """The newest change in the merchant's report."""
+    return json.loads((folder / "state/reports/lumi.json").read_text())["changes"][0]
+
+
+def register_champion(folder: Path, harness_digest: str) -> Any:
+    """A tiny model as champion of the registry that `watch` uses; the registry."""
+    from components.integrations.registry import Lineage, Registry
+    from components.integrations.release import release_of
+    from components.integrations.tracking import Tracking
+    from components.integrations.weights import resolve_base_model
+    from pipelines.run import CACHE
+
+    model = resolve_base_model("random:tiny", CACHE)
+    tracking = Tracking(f"sqlite:///{folder}/runs/mlflow.db", "harness-aware-training")
+    registry = Registry(tracking, f"{folder}/runs/models")
+    lineage = Lineage(harness_digest=harness_digest, data_digest="d", code_version="c")
+    with registry.changes() as changes:
+        version = changes.register(model, arm="base", release=release_of(model), lineage=lineage)
+        changes.set_alias("champion", version.version)
+    return registry
+
+
 def main(folder: Path, place: str) -> None:
     """Watch once and die by SIGKILL: at `after STATE`, when the transition is on the disk and nothing of what follows
     has happened, or at `before NAME`/`within NAME`, around a step that touches the world.
@@ -116,7 +154,7 @@ def main(folder: Path, place: str) -> None:
 
     places = {"gate": (watcher.gate, "ask"), "run": (watcher.runs, "advance"), "report": (watcher, "report"),
               "keep": (watcher.versions, "keep"), "serve": (watcher.versions, "serve"),
-              "take": (watcher.source, "take")}  # fmt: skip
+              "take": (watcher.staging, "take")}  # fmt: skip
     if when == "after":
         move, observe = watcher.queue.move, watcher.queue.observe
 
