@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from components.avatar.errors import InputError, SystemFault, file_fault
-from components.integrations.storage import StoredFile, tree_digest
+from components.integrations.storage import StoredFile, describe, tree_digest
 
 
 class Readable(Protocol):
@@ -55,16 +55,19 @@ class Staging:
             arriving.unlink(missing_ok=True)
         return tree_digest(files)
 
-    def unpacked(self, merchant: str) -> Path | None:
-        """A folder with what was kept, under the merchant's name; None when nothing is."""
+    def unpacked(self, merchant: str, digest: str) -> Path | None:
+        """A folder with the version of that digest, under the merchant's name; None when it is not what was kept (a
+        crash came between, a disk lost its last writes).
+        """
         folder = self._open / merchant
         shutil.rmtree(folder, ignore_errors=True)
         try:
             with tarfile.open(self._kept / f"{merchant}.tar") as tar:
                 tar.extractall(folder, filter="data")
-        except FileNotFoundError:
-            return None
-        return folder
+            whole = describe(folder).digest == digest
+        except (FileNotFoundError, tarfile.TarError, InputError):
+            whole = False
+        return folder if whole else None
 
     def drop(self, merchant: str) -> None:
         """Forget what was kept."""

@@ -129,14 +129,15 @@ class Watcher:
 
     def examine(self, change: Change) -> None:
         """seen -> refused, restored or accepted."""
-        folder = self.staging.unpacked(change.merchant)
-        if folder is None:  # a state folder that was cleaned
+        folder = self.staging.unpacked(change.merchant, change.digest)
+        if folder is None:
             digest = self.staging.take(self.source, change.merchant)
             if digest != change.digest:
                 self.queue.observe([(change.merchant, "", digest)], self.clock())
                 return
-            folder = self.staging.unpacked(change.merchant)
-            assert folder is not None
+            folder = self.staging.unpacked(change.merchant, digest)
+            if folder is None:
+                raise SystemFault(f"{self.config.state}: what was just written there cannot be read again")
         last = self.queue.last_accepted(change.merchant)
         if last is not None and last.digest == change.digest:
             self._move(change, "restored", compared_with=last.digest)

@@ -70,3 +70,12 @@ def test_alerts_use_metrics_that_the_servers_export():
     exported = Exposition("router")
     exported.latency(0.1, arm="champion")
     assert 'router_latency_seconds_bucket{arm="champion",le="0.1"}' in exported.text()
+
+
+def test_the_trial_store_can_encrypt_with_a_key_from_a_secret():
+    [store] = [container for item in manifests() for container in containers(item) if container["name"] == "seaweedfs"]
+    [key] = [entry for entry in store["env"] if entry["name"] == "WEED_S3_SSE_KEY"]
+    reference = key["valueFrom"]["secretKeyRef"]
+    assert "value" not in key and not reference.get("optional")
+    row = next(line for line in (INFRA / "README.md").read_text().splitlines() if f"`{reference['name']}`" in line)
+    assert f"`{reference['key']}`" in row

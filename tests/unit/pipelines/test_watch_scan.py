@@ -9,7 +9,7 @@ import pytest
 
 from components.avatar.errors import InputError, SystemFault
 from components.integrations.storage import describe
-from pipelines.watch.scan import FolderSource, open_source
+from pipelines.watch.scan import FolderSource, S3Source, open_source
 from pipelines.watch.staging import Staging
 
 
@@ -35,22 +35,69 @@ def taken(source, merchant, tmp_path):
     """The folder that would be examined."""
     staging = Staging(tmp_path / "staging")
     digest = staging.take(source, merchant)
-    folder = staging.unpacked(merchant)
+    folder = staging.unpacked(merchant, digest)
     assert folder is not None and describe(folder).digest == digest
     return folder
 
 
 def test_what_was_seen_is_what_is_examined_whatever_happens_to_the_folder_meanwhile(merchants, tmp_path):
     source, staging = FolderSource(merchants), Staging(tmp_path / "staging")
-    assert staging.unpacked("lumi") is None
     digest = staging.take(source, "lumi")
     shutil.rmtree(merchants / "lumi")
     for _ in range(2):  # the second: after a crash in the middle of the first
-        folder = staging.unpacked("lumi")
+        folder = staging.unpacked("lumi", digest)
         assert folder is not None and folder.name == "lumi" and describe(folder).digest == digest
         (folder / "harness.yaml").unlink()
+    assert staging.unpacked("lumi", "0" * 64) is None  # another version is no substitute
     staging.drop("lumi")
-    assert staging.unpacked("lumi") is None and not folder.exists()
+    assert staging.unpacked("lumi", digest) is None and not folder.exists()
+
+
+@pytest.mark.parametrize("size", [0, 700, 1300])
+def test_a_kept_version_that_lost_its_end_is_none(merchants, tmp_path, size):
+    """The machine lost its power before the disk had everything."""
+    staging = Staging(tmp_path / "staging")
+    digest = staging.take(FolderSource(merchants), "lumi")
+    os.truncate(tmp_path / "staging/kept/lumi.tar", size)
+    assert staging.unpacked("lumi", digest) is None
+
+
+class Bucket:
+    """S3Objects with these keys; the object of a key that is None has been deleted since it was listed."""
+
+    def __init__(self, objects: dict[str, bytes | None]) -> None:
+        self.objects = objects
+
+    def listed(self, below=""):
+        yield from ((key, len(data or b""), "tag") for key, data in sorted(self.objects.items()))
+
+    def download(self, key, target):
+        data = self.objects[key]
+        if data is None:
+            raise KeyError(key)
+        target.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("objects", "kind", "words"),
+    [
+        ({"lumi/a": b"1", "lumi/a-b": b"2", "lumi/a/c": b"3"}, InputError, r"merchants/lumi/a/c.*an object a above it"),
+        ({"lumi/a": b"1", "lumi/b": None}, SystemFault, "merchants/lumi/b went away"),
+        ({"lumi/.hidden": b"1"}, SystemFault, "lumi went away"),
+    ],
+)
+def test_objects_that_make_no_folder_are_said(tmp_path, objects, kind, words):
+    source = S3Source("s3://bucket/merchants")
+    source._objects = Bucket(objects)  # type: ignore[assignment]
+    with pytest.raises(kind, match=words):
+        Staging(tmp_path / "staging").take(source, "lumi")
+
+
+def test_objects_are_taken_as_files(tmp_path):
+    source = S3Source("s3://bucket/merchants")
+    source._objects = Bucket({"lumi/skills/a/SKILL.md": b"text", "lumi/tools.json": b"[]"})  # type: ignore[assignment]
+    folder = taken(source, "lumi", tmp_path)
+    assert (folder / "skills/a/SKILL.md").read_text() == "text" and (folder / "tools.json").read_text() == "[]"
 
 
 class Broken:
@@ -78,8 +125,7 @@ def test_a_merchant_that_cannot_be_read_leaves_what_was_kept(merchants, tmp_path
     digest = staging.take(FolderSource(merchants), "lumi")
     with pytest.raises(kind, match=words):
         staging.take(Broken(error), "lumi")
-    folder = staging.unpacked("lumi")
-    assert folder is not None and describe(folder).digest == digest
+    assert staging.unpacked("lumi", digest) is not None
     assert [path.name for path in (tmp_path / "staging/kept").iterdir()] == ["lumi.tar"]
 
 
