@@ -8,25 +8,19 @@ more would take most of the time.
 import hashlib
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from components.avatar.errors import InputError, SystemFault, file_fault
 from components.integrations.storage import StoredFile, describe, tree_digest
-
-
-class Readable(Protocol):
-    def files(self, merchant: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-        """POSIX path, bytes and content of every file of a merchant; the content is open until the next one."""
-        ...
+from pipelines.watch.scan import Source
 
 
 class Staging:
     def __init__(self, folder: Path) -> None:
         self._kept, self._open = folder / "kept", folder / "open"
 
-    def take(self, source: Readable, merchant: str) -> str:
+    def take(self, source: Source, merchant: str) -> str:
         """Keep what the merchant holds now in place of what was kept; its digest, that of storage.describe.
 
         Raises SystemFault when it cannot be read now, InputError when it never can.
