@@ -9,9 +9,9 @@ number that stays untyped must be true of the product in some way. The cue words
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 from components.avatar.harness.schema import Family, Language
 from components.avatar.harness.script import whole
@@ -24,6 +24,7 @@ from components.avatar.simulator.facts import FactKind as K
 GRAMMARS: Mapping[Language, Grammar] = {"en": ENGLISH, "zh": CHINESE}
 
 _DIGIT = re.compile(r"\d")
+_AMOUNT = re.compile(r"CNY|RMB|USD|EUR|(?:CNY|RMB|USD)\d+|\d+(?:CNY|RMB|USD)")  # looks like a code
 _MONEY = (K.PRICE, K.FLASH_PRICE, K.PAYS, K.COUPON_VALUE, K.COUPON_MINIMUM)
 _DAYS = (K.SHIPPING_DAYS, K.RETURN_DAYS)
 _FIRM = frozenset({K.COUPON_MINIMUM, K.COUPON_VALUE})  # right before the number, they outweigh what comes after it
@@ -41,8 +42,7 @@ _DEFAULTS: Mapping[Family, tuple[K, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class NumberClaim:
+class NumberClaim(NamedTuple):
     """`kinds` are those that the words allow (empty: untyped); `link` is the link named nearest before it, else after
     it.
     """
@@ -55,8 +55,7 @@ class NumberClaim:
     bare: bool = False  # no sign and no unit
 
 
-@dataclass(frozen=True)
-class Claims:
+class Claims(NamedTuple):
     """Everything that a reply states. `text` is normalised: NFKC, lower case, single spaces."""
 
     text: str
@@ -64,7 +63,7 @@ class Claims:
     clocks: tuple[str, ...] = ()
     codes: frozenset[str] = frozenset()  # lower case
     links: frozenset[int] = frozenset()
-    says: frozenset[K] = field(default_factory=frozenset)
+    says: frozenset[K] = frozenset()
     language: Language = "en"
 
     @property
@@ -210,9 +209,7 @@ def _codes(text: str, opaque: Sequence[re.Match[str]], catalogue: Catalogue, gra
     for pattern in (grammar.code, grammar.code_after):
         for match in pattern.finditer(text):
             found = match[1] if pattern is grammar.code_after else match[0]
-            if found not in ("CNY", "RMB", "USD", "EUR") and not re.fullmatch(
-                r"(?:CNY|RMB|USD)\d+|\d+(?:CNY|RMB|USD)", found
-            ):
+            if _AMOUNT.fullmatch(found) is None:
                 yield found.lower()
 
 

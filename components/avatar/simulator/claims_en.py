@@ -26,7 +26,7 @@ _NUMBER = re.compile(
 )
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):(\d{2})(?!\d)\s?([ap]\.?m\b)?|(?<![\w:.])(\d{1,2})\s?([ap])\.?m\b")
 _LINK = re.compile(
-    r"(?:\blinks?|\bitems?|\bproduct|\bnumber|\bno\.?|#)\s*(?:no\.?\s*|number\s*|#\s*)?(\d+)(?![\w%])(?!\.\d)"
+    r"(?:\b(?:links?|items?|product|number|no\.?)|#)\s*(?:no\.?\s*|number\s*|#\s*)?(\d+)(?![\w%])(?!\.\d)"
     rf"(?!\s?(?:yuan|cny|rmb|usd|dollars?|left|in stock|{_DAY}|{_MONTH}|{_PIECE})\b)"
 )
 _WORDED = re.compile(rf"\b({'|'.join(NUMBER_WORDS)})(?=[\s-](?:{_DAY}|{_MONTH}|{_PIECE}|left|yuan|dollars?)\b)")

@@ -1,8 +1,7 @@
 """What each family of questions needs: the calls that find its facts, and the facts that an answer must state."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.avatar.harness.schema import CAPABILITY_ARGUMENTS, Capability, Family, Harness
 from components.avatar.simulator.catalogue import attribute_key
@@ -37,12 +36,11 @@ _NEEDED: dict[Family, tuple[tuple[Capability, ...], ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call by meaning: capability and canonical arguments."""
 
     capability: Capability
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any]
 
     def same(self, capability: Capability, arguments: dict[str, Any]) -> bool:
         if capability != self.capability:
@@ -50,8 +48,7 @@ class Call:
         return arguments == self.arguments or _normal(arguments) == _normal(self.arguments)
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """One fact to look up. `key` is its first choice of capability; `calls` the calls that the harness offers for it:
     the first is the one to make, any of them counts. Empty: the merchant has no tool for it.
     """
@@ -60,8 +57,7 @@ class Need:
     calls: tuple[Call, ...]
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(NamedTuple):
     """A fact that the answer must state: any of `facts`. `secondary`: desirable, its absence costs half of the
     effectiveness.
     """
@@ -83,12 +79,9 @@ def intent(question: Question) -> Family:
 def needs_of(question: Question, harness: Harness) -> tuple[Need, ...]:
     """The lookups that `question` needs, in order."""
     family = F.UNKNOWN_LINK if question.family == F.UNKNOWN_LINK else intent(question)
-    needs = []
-    for options in _NEEDED.get(family, ()):
-        calls = [call for capability in options if (call := _call(capability, question, family, harness)) is not None]
-        # Elsewhere only the first offered choice is right: two tools for one fact would let an agent shop around.
-        needs.append(Need(options[0], tuple(calls if family == F.UNKNOWN_LINK else calls[:1])))
-    return tuple(needs)
+    return tuple(
+        [Need(options[0], _offered(options, question, family, harness)) for options in _NEEDED.get(family, ())]
+    )
 
 
 def requirements_of(question: Question, lookup: Lookup) -> list[Requirement]:
@@ -103,6 +96,20 @@ def requirements_of(question: Question, lookup: Lookup) -> list[Requirement]:
     return []
 
 
+def _offered(options: tuple[Capability, ...], question: Question, family: Family, harness: Harness) -> tuple[Call, ...]:
+    """The calls that the harness offers for one fact: for an unknown link any is right, elsewhere only the first, since
+    two tools for one fact would let an agent shop around.
+    """
+    calls = []
+    for capability in options:
+        call = _call(capability, question, family, harness)
+        if call is not None:
+            calls.append(call)
+            if family != F.UNKNOWN_LINK:
+                break
+    return tuple(calls)
+
+
 def _call(capability: Capability, question: Question, family: Family, harness: Harness) -> Call | None:
     """The call that finds this fact with the first tool bound to `capability`, or None when the harness offers none."""
     tools = harness.tools_for(capability)
@@ -110,7 +117,7 @@ def _call(capability: Capability, question: Question, family: Family, harness: H
         return None
     if family == F.VARIANT and capability == C.STOCK_LOOKUP and "variant" not in question.slots:
         return None  # a count tells nothing of the choices
-    bound = set(harness.bindings[tools[0].name].arguments.values())
+    bound = harness.bindings[tools[0].name].arguments.values()
     wanted: dict[str, Any] = {}
     for name, (_, required) in CAPABILITY_ARGUMENTS[capability].items():
         value = _argument(name, question, family)
@@ -140,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _facts(lookup: Lookup, kind: FactKind, subject: Any) -> tuple[Fact, ...]:
-    return tuple(Fact(kind, subject, value) for value in lookup(kind, subject))
+    return tuple([Fact(kind, subject, value) for value in lookup(kind, subject)])
 
 
 def _first(*groups: tuple[Fact, ...]) -> tuple[Fact, ...]:

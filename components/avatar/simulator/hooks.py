@@ -3,9 +3,8 @@ business.
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.avatar.harness.schema import Harness, Hook, HookCheck
 from components.avatar.harness.script import HAN, has_han, whole_words
@@ -41,13 +40,15 @@ def wording_passes(text: str, arguments: dict[str, Any]) -> bool:
     return not words or word_pattern(words).search(text) is None
 
 
+_PERSONA_CHECKS = {HookCheck.REPLY_FORMAT: format_passes, HookCheck.FORBIDDEN_WORDING: wording_passes}
+
+
 def message_passes(text: str) -> bool:
     """A viewer's message is usable: not empty, not overlong, no control characters, no call markers."""
     return 0 < len(text.strip()) <= MAX_MESSAGE and _MARKERS.search(text) is None and _CONTROLS.search(text) is None
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """The verifiable form of one text: its words, whether they keep the limit (with or without a hook), ids of broken
     format and wording hooks, and ids of all broken rules (a limit without a hook is `reply_words`).
     """
@@ -69,11 +70,8 @@ def form_of(text: str, harness: Harness) -> Form:
 
 def persona_passes(hook: Hook, text: str) -> bool:
     """Format and wording hooks before a reply; all others pass."""
-    if hook.check == HookCheck.REPLY_FORMAT:
-        return format_passes(text, hook.arguments)
-    if hook.check == HookCheck.FORBIDDEN_WORDING:
-        return wording_passes(text, hook.arguments)
-    return True
+    passes = _PERSONA_CHECKS.get(hook.check)
+    return passes is None or passes(text, hook.arguments)
 
 
 @lru_cache(maxsize=4096)

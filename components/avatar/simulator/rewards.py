@@ -14,7 +14,7 @@ Definitions (DESIGN, metrics):
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from components.avatar.harness.script import words as words_of
 from components.avatar.simulator.claims import Claims
@@ -28,8 +28,7 @@ BAD_SKILL = 0.5
 _MARKUP = re.compile(r'[{\[]\s*"|"\s*[}\]]|<\|?/?\w+\|?>')  # a tool result or a call marker read out is no answer
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What the verifiers found about the facts of one reply."""
 
     accuracy: float
@@ -41,8 +40,7 @@ class Verdict:
     unavailable: bool
 
 
-@dataclass(frozen=True)
-class TurnScore:
+class TurnScore(NamedTuple):
     """Rewards of one question."""
 
     accuracy: float
@@ -65,7 +63,7 @@ def judge(
     lookup was tried.
     """
     declined = FactKind.UNAVAILABLE in claims.says
-    must_decline = any(not requirement.secondary and requirement.name in unavailable for requirement in requirements)
+    must_decline = bool(unavailable) and any(not r.secondary and r.name in unavailable for r in requirements)
     wrong = [*false_claims(claims, context, truth), *false_text(claims, context, truth)]
     missing, secondary = [], []
     for requirement in requirements:
@@ -118,13 +116,9 @@ def episode_score(turns: Sequence[TurnScore], questions: int) -> Score:
     """Mean over all questions of the episode; those never answered count as zero."""
     if questions < 1:
         raise ValueError("an episode has at least one question")
-    return Score(
-        accuracy=sum([turn.accuracy for turn in turns]) / questions,
-        effectiveness=sum([turn.effectiveness for turn in turns]) / questions,
-        tool_rationality=sum([turn.tool_rationality for turn in turns]) / questions,
-        skill_selection=sum([turn.skill_selection for turn in turns]) / questions,
-        length_penalty=sum([turn.length_penalty for turn in turns]) / questions,
-    )
+    if not turns:
+        return Score(0.0, 0.0, 0.0, 0.0, 0.0)
+    return Score(*[sum(rewards) / questions for rewards in zip(*turns, strict=True)])  # their fields are the same
 
 
 def _is_talk(reply: str, question: str) -> bool:

@@ -26,16 +26,15 @@ def score_reply(
 ) -> tuple[rewards.TurnScore, Reply]:
     """`broken`: hooks that the reply fails with no retry left; `skill_needed`: the right skill is not loaded yet;
     `seconds`: simulated, from the viewer's message to the end of the reply."""
-    states = {state.need.key: state for state in turn.needs}
-    unavailable = frozenset(
-        r.name for r in requirements if not r.facts or not (states[r.key].available or states[r.key].ok)
-    )
-    attempted = any(s.attempts for s in turn.needs) or not any(s.affordable for s in turn.needs)
+    absent = {state.need.key for state in turn.needs if not (state.available or state.ok)}
+    unavailable = frozenset([r.name for r in requirements if not r.facts or r.key in absent])
+    wanted = [state for state in turn.needs if state.affordable]
+    attempted = not wanted or any(state.attempts for state in turn.needs)
     verdict = rewards.judge(claims, turn.context, requirements, unavailable, turn.truth, known, attempted)
-    rules = dict.fromkeys([*form.broken, *(hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED)])
+    skill_hooks = [hook.id for hook in broken if hook.check == HookCheck.SKILL_LOADED]
+    rules = dict.fromkeys([*form.broken, *skill_hooks])
     effectiveness = rewards.effectiveness(verdict, len(rules))
-    wanted = [s for s in turn.needs if s.affordable]
-    made = sum(1 for s in wanted if s.ok or (s.attempts and not s.available))
+    made = len([state for state in wanted if state.ok or (state.attempts and not state.available)])
     score = rewards.TurnScore(
         accuracy=verdict.accuracy,
         effectiveness=effectiveness,
@@ -53,16 +52,16 @@ def score_reply(
         effectiveness=effectiveness,
         false_claims=verdict.false_claims,
         missing_facts=verdict.missing_facts,
-        broken_rules=tuple(dict.fromkeys([*(hook.id for hook in broken), *rules])),
+        broken_rules=tuple(dict.fromkeys([*[hook.id for hook in broken], *rules])),
         persona_kept=not form.persona,
         fabricated=verdict.fabricated,
         unavailable=verdict.unavailable,
         seconds=seconds,
         moment=Moment(
             at_s=turn.started,
-            unavailable=tuple(state.need.key for state in turn.needs if not (state.available or state.ok)),
+            unavailable=tuple([state.need.key for state in turn.needs if state.need.key in absent]),
             tried=attempted,
-            skill_missing=any(hook.check == HookCheck.SKILL_LOADED for hook in broken),
+            skill_missing=bool(skill_hooks),
         ),
     )
     return score, reply

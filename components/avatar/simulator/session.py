@@ -20,7 +20,7 @@ from components.avatar.simulator.capabilities import execute
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.claims import Claims, extract
 from components.avatar.simulator.facts import FactKind, ResultFacts, TrueFacts, facts_of
-from components.avatar.simulator.families import Requirement, intent, requirements_of
+from components.avatar.simulator.families import Requirement, requirements_of
 from components.avatar.simulator.faults import TIMEOUT_SECONDS, FaultPlan, compact, faulty_text
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario
 from components.avatar.simulator.scoring import score_reply
@@ -177,11 +177,12 @@ class Session:
         for event in self._stream.advance(self.clock):
             self.harness = apply_harness_event(self.harness, event)
         question = self.scenario.questions[index]
-        skills, skill_available = self._right_skills(question)
+        context = context_of(question, self.catalogue, self._stream.on_air)
+        skills, skill_available = self._right_skills(question, context.family)
         self._turn = Turn(
             index=index,
             question=question,
-            context=context_of(question, self.catalogue, self._stream.on_air),
+            context=context,
             started=self.clock,
             needs=need_states(question, self.harness, self._plan, loads_skill=self._still_to_load(skills)),
             truth=TrueFacts(self._stream, question.link_id),
@@ -194,16 +195,16 @@ class Session:
                 text = f"{text[: hooks.MAX_MESSAGE]}\n[{hook.message}]"
         return Observation("user", text)
 
-    def _right_skills(self, question: Question) -> tuple[tuple[Skill, ...], bool]:
+    def _right_skills(self, question: Question, asked: Family) -> tuple[tuple[Skill, ...], bool]:
         """Skills of which one must be loaded before the reply. For a family that no skill handles any reply skill does,
         and one is needed only where a hook asks for it.
         """
         if not self.harness.tools_for(Capability.LOAD_SKILL):
             return (), False
         reply_skills = self.harness.reply_skills
-        asked = intent(question)
         right = [s for s in reply_skills if asked in s.handles]
-        right += [s for s in reply_skills if question.family in s.handles and s not in right]
+        if question.family != asked:  # an outage, say, that the viewer's words do not show
+            right += [s for s in reply_skills if question.family in s.handles and s not in right]
         if not right and any(hook.check == HookCheck.SKILL_LOADED for hook in self.harness.hooks):
             right = [*reply_skills]
         return tuple(right), self._plan.one_retry_helps(Capability.LOAD_SKILL)
@@ -214,7 +215,7 @@ class Session:
         turn = self.turn
         state = self._need_met(capability, resolved.arguments)
         expected = state is not None and state.open
-        right_tool = self._right_tool(capability)
+        right_tool = expected or self._right_tool(capability)
         if not expected:
             turn.bad_calls += 1
         result = execute(capability, self._stream, resolved.arguments, name)

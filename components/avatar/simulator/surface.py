@@ -2,21 +2,19 @@
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.avatar.harness.schema import CAPABILITY_ARGUMENTS, Capability, Harness, Tool
 
 _EXACT = {"integer": int, "number": float, "boolean": bool, "string": str, "array": list, "object": dict}
 
 
-@dataclass(frozen=True)
-class Resolved:
+class Resolved(NamedTuple):
     """`problem` is None for a call that can be executed. `arguments` are canonical."""
 
     capability: Capability | None
     known: bool  # the name stands in the prompt
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any]
     problem: str | None = None
 
 
@@ -26,12 +24,12 @@ def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
     """
     tool = harness.tool(name)
     if tool is None:
-        return Resolved(None, False, problem="unknown_tool")
+        return Resolved(None, False, {}, "unknown_tool")
     binding = harness.bindings.get(name)
     capability = binding.capability if binding is not None else Capability.DECOY  # an unbound tool can do nothing
     schema_problem, values = _checked(tool, arguments)
     if schema_problem is not None:
-        return Resolved(capability, True, problem=schema_problem)
+        return Resolved(capability, True, {}, schema_problem)
     names = binding.arguments if binding is not None else {}
     if capability == Capability.RECORDED:
         return Resolved(capability, True, {names.get(key, key): value for key, value in values.items()})
@@ -39,15 +37,15 @@ def resolve(harness: Harness, name: str, arguments: dict[str, Any]) -> Resolved:
     for key, (kind, required) in CAPABILITY_ARGUMENTS[capability].items():
         if key not in canonical:
             if required:
-                return Resolved(capability, True, problem=f"missing_argument: {key}")
+                return Resolved(capability, True, {}, f"missing_argument: {key}")
             continue
         problem, canonical[key] = coerce(canonical[key], kind)
         if problem:
-            return Resolved(capability, True, problem=f"invalid_argument: {key} must be {kind}")
+            return Resolved(capability, True, {}, f"invalid_argument: {key} must be {kind}")
     if "link_ids" in canonical:
         links = [coerce(link, "integer") for link in canonical["link_ids"]]
         if any(problem for problem, _ in links):
-            return Resolved(capability, True, problem="invalid_argument: link_ids must be integers")
+            return Resolved(capability, True, {}, "invalid_argument: link_ids must be integers")
         canonical["link_ids"] = [link for _, link in links]
     return Resolved(capability, True, canonical)
 
@@ -99,9 +97,10 @@ def _checked(tool: Tool, arguments: dict[str, Any]) -> tuple[str | None, dict[st
         problem, values[key] = coerce(value, kind) if isinstance(kind, str) else (False, value)
         if problem:
             return f"invalid_argument: {key} must be {kind}", values
-        outside = _outside_enum(schema, values[key], key)
-        if outside is not None:
-            return outside, values
+        if "enum" in schema or isinstance(values[key], (list, dict)):
+            outside = _outside_enum(schema, values[key], key)
+            if outside is not None:
+                return outside, values
     for key in tool.parameters.get("required", ()):
         if key not in arguments:
             return f"missing_argument: {key}", values

@@ -1,7 +1,7 @@
 """What a session keeps about the viewer message being answered, and the tool results that the agent could read."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.avatar.harness.schema import Capability, Harness, Skill
 from components.avatar.simulator.facts import TrueFacts
@@ -70,8 +70,7 @@ class Turn:
     spent: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """A result that the agent could read: what the oracle and the fact check know."""
 
     question: int

@@ -1,8 +1,12 @@
-"""What crosses the border between the simulator's session and the agent's episode loop."""
+"""What crosses the border between the simulator's session and the agent's episode loop.
+
+What is written to files is a frozen dataclass. What lives for a step is a named tuple, here and in the other files of
+the simulator: a frozen dataclass takes twice as long to make.
+"""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from components.avatar.harness.schema import Capability, Family
 
@@ -17,8 +21,7 @@ class StopReason(StrEnum):
     SYSTEM_FAULT = "system_fault"  # our own failure: never scored
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """What the agent sees next. `role`: tool = a tool's result, system = a hook's correction, user = the next viewer
     message.
 

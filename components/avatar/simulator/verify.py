@@ -1,9 +1,8 @@
 """Judges the claims of a reply against facts: the true state (accuracy) or what the tools said (fact check hook)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.avatar.harness.schema import Family
 from components.avatar.harness.script import has_han
@@ -20,10 +19,10 @@ _NUMERIC = (
     *(K.STOCK, K.SHIPPING_DAYS, K.RETURN_DAYS, K.WARRANTY_MONTHS),
 )
 _STATED = (K.SOLD_OUT, K.IN_STOCK, K.NO_COUPON, K.NO_FLASH, K.NO_RETURNS, K.NO_WARRANTY, K.NO_VARIANTS, K.UNKNOWN_LINK)
+_NAMING = frozenset({Family.ON_AIR, Family.SEARCH})  # their answers name a product
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What a reply is about: needed to give every claim its subject."""
 
     question: Question
@@ -38,7 +37,7 @@ class Context:
     @property
     def attribute(self) -> str | None:
         asked = self.question.slots.get("attribute")
-        return attribute_key(asked) if self.family == Family.ATTRIBUTES and isinstance(asked, str) else None
+        return attribute_key(asked) if isinstance(asked, str) and self.family == Family.ATTRIBUTES else None
 
 
 def context_of(question: Question, catalogue: Catalogue, on_air: int | None) -> Context:
@@ -68,7 +67,7 @@ def false_text(claims: Claims, context: Context, lookup: Lookup) -> list[str]:
     """Facts without numbers that were asked for and stated wrongly: another state of the order, another product's value
     of the attribute (where the own value is not stated), another link or title than that on air or found.
     """
-    if context.family in (Family.ON_AIR, Family.SEARCH):
+    if context.family in _NAMING:
         return _wrong_product(claims, context, lookup)
     if context.family == Family.ORDER_STATUS:
         order = str(context.question.slots.get("order_id", "")).upper()
@@ -107,7 +106,10 @@ def _wrong_product(claims: Claims, context: Context, lookup: Lookup) -> list[str
 
 def satisfied(requirement: Requirement, claims: Claims, context: Context) -> bool:
     """Whether the reply states any of the facts that the requirement asks for."""
-    return any(_states(fact, claims, context) for fact in requirement.facts)
+    for fact in requirement.facts:
+        if _states(fact, claims, context):
+            return True
+    return False
 
 
 def unsupported(claims: Claims, context: Context, lookup: Lookup) -> bool:
@@ -130,27 +132,26 @@ def _number_holds(claim: NumberClaim, claims: Claims, context: Context, lookup: 
     product = context.catalogue.by_link.get(link)  # type: ignore[arg-type]
     if claim.currency is not None and product is not None and claim.currency != product.price.currency:
         return False
-    if claim.kinds:
-        return any(
-            claim.value in values for kind in claim.kinds for values in _values(kind, link, claims, context, lookup)
-        )
-    if any(claim.value in values for kind in _NUMERIC for values in _values(kind, link, claims, context, lookup)):
-        return True
-    return _digits(claim.value) in context.question.text  # repeating the viewer's own number states nothing
+    for kind in claim.kinds or _NUMERIC:
+        if _value_holds(claim.value, kind, link, claims, context, lookup):
+            return True
+    # Repeating the viewer's own number states nothing.
+    return not claim.kinds and _digits(claim.value) in context.question.text
 
 
-def _values(kind: FactKind, link: int | None, claims: Claims, context: Context, lookup: Lookup) -> Iterable[Any]:
+def _value_holds(
+    value: Decimal, kind: FactKind, link: int | None, claims: Claims, context: Context, lookup: Lookup
+) -> bool:
     if kind == K.SHIPPING_DAYS:
-        for city in _cities(claims, context):
-            yield lookup(kind, city)
-        return
-    yield lookup(kind, link)
+        return any(value in lookup(kind, city) for city in _cities(claims, context))
+    if value in lookup(kind, link):
+        return True
     if kind == K.STOCK:
         variant = context.question.slots.get("variant")
-        if isinstance(variant, str):
-            yield lookup(kind, (link, variant.lower()))
+        return isinstance(variant, str) and value in lookup(kind, (link, variant.lower()))
     if kind == K.COUPON_VALUE:  # a percentage coupon may be stated as the amount that it saves
-        yield {price - pays for price in lookup(K.PRICE, link) for pays in lookup(K.PAYS, link)}
+        return any(value == price - pays for price in lookup(K.PRICE, link) for pays in lookup(K.PAYS, link))
+    return False
 
 
 def _cities(claims: Claims, context: Context) -> set[str]:

@@ -1,14 +1,16 @@
 """The session's rules, one at a time."""
 
+import dataclasses
 import json
 
 import pytest
 
 from components.avatar.harness.schema import Binding, Capability, Family, Harness, HookCheck, HookPoint, Limits
 from components.avatar.simulator.catalogue import Catalogue
+from components.avatar.simulator.rewards import TurnScore, episode_score
 from components.avatar.simulator.scenario import FaultKind, StreamEvent, ToolFault
 from components.avatar.simulator.session import Session
-from components.avatar.simulator.types import StopReason
+from components.avatar.simulator.types import Score, StopReason
 from tests.unit.simulator.shop import QUESTIONS, ask, hook, make_harness, scenario
 
 C, F = Capability, Family
@@ -288,3 +290,10 @@ def test_an_unbound_tool_can_do_nothing(catalogue: Catalogue) -> None:
     session = begin(catalogue, QUESTIONS[F.STOCK], harness=harness)
     session.call("check_price", {"link": 3})
     assert session.calls[-1].decoy and not session.calls[-1].expected
+
+
+def test_an_episodes_score_is_the_mean_over_its_questions() -> None:
+    assert TurnScore._fields == tuple(field.name for field in dataclasses.fields(Score)), "their means go by position"
+    turns = [TurnScore(1.0, 0.5, 1.0, 0.0, 0.25), TurnScore(0.0, 1.0, 0.5, 1.0, 0.0)]
+    assert episode_score(turns, 4) == Score(0.25, 0.375, 0.375, 0.25, 0.0625), "two were never answered"
+    assert episode_score([], 2) == Score(0.0, 0.0, 0.0, 0.0, 0.0)
