@@ -147,6 +147,10 @@ class Catalogue(Frozen):
                 values.setdefault(attribute_key(name), set()).add(value.lower())
         return {name: frozenset(found) for name, found in values.items()}
 
+    def __hash__(self) -> int:
+        """By content, as equality is: pydantic's own hash needs fields that have one, and dictionaries do not."""
+        return hash(self.digest)
+
     @cached_property
     def digest(self) -> str:
         return content_digest([[p.model_dump(mode="json") for p in self.products], self.recorded])

@@ -80,6 +80,7 @@ def normalise(text: str, language: Language = "en") -> str:
     return " ".join(text.lower().split())
 
 
+@lru_cache(maxsize=4096)
 def extract(
     text: str,
     family: Family,
@@ -89,6 +90,8 @@ def extract(
 ) -> Claims:
     """The claims of `text`. `attribute_words` are attribute values (lower case) whose digits are part of a name, not
     statements. `language` is the reply's, the harness's own.
+
+    Agents repeat themselves, so readings are kept: of the 1,924 replies of a model's evaluation 468 were distinct.
     """
     grammar = GRAMMARS[language]
     plain = normalise(text, language)

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from components.avatar.harness.schema import Family
+from components.avatar.harness.schema import Family, Language
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.claims import extract
 from components.avatar.simulator.facts import FactKind as K
@@ -151,3 +151,18 @@ def test_another_products_attribute_is_false(catalogue: Catalogue) -> None:
     truth = TrueFacts(Stream(catalogue), 3)
     assert false_text(extract("It smells of jasmine", F.ATTRIBUTES, catalogue), context, truth) == ["jasmine"]
     assert false_text(extract("It smells of rose", F.ATTRIBUTES, catalogue), context, truth) == []
+
+
+def test_a_text_is_read_anew_for_another_question_language_or_attribute(catalogue: Catalogue) -> None:
+    """Readings are remembered: of the same words, only in the same place."""
+    text = "the 12 month pack, 3 left, 35 in all"
+
+    def read(family: Family, values: frozenset[str] = frozenset(), language: Language = "en") -> list:
+        return [(claim.value, claim.kinds) for claim in extract(text, family, catalogue, values, language).numbers]
+
+    first = read(F.PRICE)
+    assert first == [(12, (K.WARRANTY_MONTHS,)), (3, (K.STOCK,)), (35, (K.PRICE, K.FLASH_PRICE))]
+    assert read(F.STOCK)[2] == (35, (K.STOCK,))
+    assert read(F.PRICE, frozenset({"12 month pack"})) == first[1:]
+    assert read(F.PRICE, language="zh")[0] != first[0]
+    assert read(F.PRICE) == first
