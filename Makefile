@@ -81,7 +81,7 @@ browser:
 
 .PHONY: test
 test: setup browser  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
-	@$(PY) -m pytest tests $(PYTEST)
+	@$(PY) -m pytest tests --durations=25 $(PYTEST)
 
 .PHONY: test-unit test-pipeline test-integration
 test-unit: setup  ## Tests of single modules, seconds

@@ -15,6 +15,7 @@ from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.errors import Fault, InputError
+from components.avatar.harness.schema import Harness
 from components.integrations.hardware import set_threads, training_dtype
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
@@ -32,7 +33,7 @@ from components.sft.settings import Settings
 from components.sft.weights import token_weights
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 GENERATION_BATCH = 128
 
@@ -65,14 +66,7 @@ def run(
     fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
     if not fitting or harness is None:
         raise InputError(
-            [
-                Fault(
-                    str(examples),
-                    "examples",
-                    f"{len(encoded)} rows, none that fits",
-                    f"<= {settings.max_row_tokens} tokens",
-                )
-            ]
+            [Fault(str(examples), "examples", f"{len(encoded)} too long", f"<= {settings.max_row_tokens} tokens")]
         )
     rows = make_rows(fitting, max_tokens=settings.max_row_tokens, max_branches=settings.max_branches)
     tokens, separate = count(rows), sum(len(sequence.ids) for sequence in fitting)
@@ -80,24 +74,7 @@ def run(
         f"{len(fitting)} examples ({len(encoded) - len(fitting)} too long) in {len(rows)} rows: {tokens} tokens "
         f"instead of {separate} without shared prefixes"
     )
-    client = TransformersClient(student, tokenizer, batch_size=GENERATION_BATCH, autocast=training_dtype())
-    answers, verified = general_replay(
-        client,
-        chat,
-        harness,
-        tokens=settings.general_tokens,
-        samples=settings.general_samples,
-        max_new_tokens=settings.general_new_tokens,
-        seed=seed,
-        progress=progress,
-    )
-    del client  # and the keys and values that it keeps
-    general = make_rows(answers, max_tokens=settings.max_row_tokens // 2, max_branches=max(1, len(answers)))
-    if general:
-        progress.note(
-            f"{len(answers)} general answers of the base model ({verified:.0%} fulfil their prompt) in {len(general)} "
-            f"rows: {count(general)} tokens"
-        )
+    general, replayed = general_rows(student, tokenizer, harness, settings, seed, progress)
     rows = interleave(rows, general)
 
     pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
@@ -137,7 +114,7 @@ def run(
         "tokens": Metric(tokens * settings.epochs, 1),
         "prefix_saving": Metric(1 - tokens / separate, 1),
         "general_tokens": Metric(count(general) * settings.epochs, 1),
-        "general_verified": Metric(verified, len(answers)),
+        "general_verified": replayed,
         **curve.summary("loss", "decision_accuracy"),
     }
 
@@ -147,6 +124,35 @@ def freeze(model: "PreTrainedModel", layers: int) -> None:
     decoder: Any = model.get_decoder()
     for module in (model.get_input_embeddings(), *decoder.layers[:layers]):
         module.requires_grad_(False)
+
+
+def general_rows(
+    student: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerFast",
+    harness: Harness,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
+) -> tuple[list[Row], Metric]:
+    """Rows of general replay, answered by `student` before it is trained, and the share of the answers that fulfil
+    their prompt."""
+    answers, verified = general_replay(
+        TransformersClient(student, tokenizer, batch_size=GENERATION_BATCH, autocast=training_dtype()),
+        Chat(tokenizer),
+        harness,
+        tokens=settings.general_tokens,
+        samples=settings.general_samples,
+        max_new_tokens=settings.general_new_tokens,
+        seed=seed,
+        progress=progress,
+    )
+    rows = make_rows(answers, max_tokens=settings.max_row_tokens // 2, max_branches=max(1, len(answers)))
+    if rows:
+        progress.note(
+            f"{len(answers)} general answers of the base model ({verified:.0%} fulfil their prompt) in {len(rows)} "
+            f"rows: {count(rows)} tokens"
+        )
+    return rows, Metric(verified if answers else math.nan, len(answers))
 
 
 def count(rows: list[Row]) -> int:
