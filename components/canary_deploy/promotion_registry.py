@@ -20,7 +20,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from requests import RequestException
 
 from components.avatar.errors import SystemFault
-from components.canary_deploy.reconciler import ACKNOWLEDGE, FROZEN, ROLLOUT, Seen, Version
+from components.canary_deploy.reconciler import ACKNOWLEDGE, FROZEN, ROLLOUT, STATE, Seen, Version
 from components.canary_deploy.webhook import EVENTS
 from components.integrations.metrics import Metric, read_json
 from components.integrations.registry import MODEL_NAME
@@ -60,13 +60,13 @@ class PromotionRegistry:
         return Version(number, found.status, found.run_id or "", model_id, tags)
 
     def mark(self, number: str, tags: Mapping[str, str]) -> None:
-        """Give a version `tags`; "" deletes one. A version that was deleted meanwhile has no reader: nothing is
-        done."""
+        """Give a version `tags`; "" deletes one. Its state comes last: who sees that a rollout has ended finds how. A
+        version that was deleted meanwhile has no reader: nothing is done."""
         with self._answers():
             found = self._unless_gone(lambda: self._version(number))
             if found is None:
                 return
-            for key, value in tags.items():
+            for key, value in sorted(tags.items(), key=lambda tag: tag[0] == STATE):
                 if value:
                     self.client.set_model_version_tag(self.name, number, key, value)
                 elif key in found.tags:

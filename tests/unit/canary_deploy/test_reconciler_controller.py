@@ -348,3 +348,10 @@ def test_the_loop_outlives_a_server_that_is_down_and_starts_late(tmp_path: Path,
     assert controller.health() == {
         "ready": True, "trouble": "", "champion": "2", "rollout": "", "frozen": "", "waiting": 0,
     }  # fmt: skip
+
+
+def test_who_sees_that_a_rollout_has_ended_finds_how() -> None:
+    mlflow = FakeMlflow()
+    mlflow.add_version("2")
+    mlflow.registry().mark("2", {STATE: "finished", VERDICT: "hold", WHY: "no difference"})
+    assert list(mlflow.versions["2"]["tags"])[-3:] == [VERDICT, WHY, STATE]  # in the order in which they were written
