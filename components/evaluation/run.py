@@ -23,7 +23,6 @@ from components.avatar.agent.surfaces import Surfaces
 from components.avatar.agent.transcript import transcript_row
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
-from components.avatar.harness.schema import Harness
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.evaluation.naming import judge_names
 from components.evaluation.playing import Played, play
@@ -74,7 +73,7 @@ def run(
         as_played: dict[Decoding, Played] = {}
         free = TransformersClient(model, tokenizer, batch_size=settings.batch_size)
         constrained = TransformersClient(model, tokenizer, decoding="constrained", batch_size=settings.batch_size)
-        fulfilled = _general(free, chat, world.harness, prompts, settings, progress, arm)
+        fulfilled = _general(free, chat, prompts, settings, progress, arm)
         report["general"][arm] = [int(flag) for flag in fulfilled]
         for decoding in settings.decodings:
             client = free if decoding == "free" else constrained
@@ -107,17 +106,13 @@ def run(
 def _general(
     client: TransformersClient,
     chat: Chat,
-    harness: Harness,
     prompts: list[GeneralPrompt],
     settings: Settings,
     progress: Progress,
     arm: str,
 ) -> list[bool]:
     """Whether every constraint of each general prompt holds. No tools in the prompt, the base model's own template,
-    greedy.
-
-    `harness` only fills the client's signature: free decoding does not look at it.
-    """
+    greedy."""
     ids = [
         chat.messages_ids([{"role": "user", "content": prompt.text}], add_generation_prompt=True) for prompt in prompts
     ]
@@ -125,7 +120,7 @@ def _general(
     for first in range(0, len(prompts), settings.batch_size):
         batch = slice(first, first + settings.batch_size)
         answers = client.generate(
-            ids[batch], [harness] * len(ids[batch]), max_new_tokens=settings.general_new_tokens, temperature=0.0
+            ids[batch], [None] * len(ids[batch]), max_new_tokens=settings.general_new_tokens, temperature=0.0
         )
         fulfilled += [p.fulfilled(a.text) for p, a in zip(prompts[batch], answers, strict=True)]
         progress.update(min(batch.stop, len(prompts)), len(prompts), model=arm, suite="general")

@@ -78,6 +78,20 @@ def read_settings(model: type[S], text: str | None) -> S:
     return validate_settings(model, {} if data is None else data, where)
 
 
+def exit_status(work: Callable[[], None], advice: str = "") -> int:
+    """Do a command's `work`: 0, 2 for bad input, 1 when the machine or our side failed; then the reason and `advice`
+    go to stderr."""
+    try:
+        work()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except (SystemFault, OSError) as error:
+        print(f"failed: {error}" + (f"\n{advice}" if advice else ""), file=sys.stderr)
+        return 1
+    return 0
+
+
 def validate_settings(model: type[S], data: Any, where: str) -> S:
     """`data` as `model`. Raises one InputError that lists all of pydantic's errors, each under its field of `where`."""
     try:

@@ -15,7 +15,6 @@ from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.agent.types import Generation
 from components.avatar.general.constraints import is_answer
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
-from components.avatar.harness.schema import Harness
 from components.integrations.progress import Progress
 from components.sft.packing import Encoded
 
@@ -30,7 +29,6 @@ _MIN_YIELD = 10  # tokens a prompt: a base model that gives fewer has nothing to
 def general_replay(
     client: TransformersClient,
     chat: Chat,
-    harness: Harness,
     *,
     tokens: int,
     samples: int,
@@ -42,7 +40,7 @@ def general_replay(
     the share of them whose answer fulfils every constraint of its prompt.
 
     Of `samples` answers a prompt one is kept: a fulfilled one if there is any, else one that is on its subject and
-    ended by itself, else none. `harness` only fills the client's signature: free decoding does not look at it.
+    ended by itself, else none.
     """
     kept: list[Encoded] = []
     verified = total = 0
@@ -50,7 +48,7 @@ def general_replay(
     prompts = sample_general_prompts(rounds * _ROUND, seed=seed, split="train")
     for number in range(rounds):
         asked = prompts[number * _ROUND : (number + 1) * _ROUND]
-        for prompt, ids, answers in _ask(client, chat, harness, asked, samples, max_new_tokens):
+        for prompt, ids, answers in _ask(client, chat, asked, samples, max_new_tokens):
             good = [answer for answer in answers if answer.finish == "stop" and is_answer(answer.text, prompt.subject)]
             good.sort(key=lambda answer: not prompt.fulfilled(answer.text))
             if not good or total >= tokens:
@@ -69,7 +67,6 @@ def general_replay(
 def _ask(
     client: TransformersClient,
     chat: Chat,
-    harness: Harness,
     prompts: list[GeneralPrompt],
     samples: int,
     max_new_tokens: int,
@@ -79,7 +76,7 @@ def _ask(
     repeated = [row for row in ids for _ in range(samples)]
     answers = client.generate(
         repeated,
-        [harness] * len(repeated),
+        [None] * len(repeated),
         max_new_tokens=max_new_tokens,
         temperature=TEMPERATURE,
         seeds=list(range(len(repeated))),

@@ -15,7 +15,6 @@ from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.errors import Fault, InputError
-from components.avatar.harness.schema import Harness
 from components.integrations.hardware import set_threads, training_dtype
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
@@ -57,14 +56,12 @@ def run(
         freeze(student, settings.frozen_layers)
     chat = Chat(tokenizer)
     encoded = []
-    harness = None
     for example in read_rows(examples, Example):
-        harness = example.harness
         ids, mask = to_ids(example, chat)
         weights = token_weights(example, chat, settings.decision_weight)
         encoded.append(Encoded(tuple(ids), tuple(mask), tuple(weights), example.harness_digest))
     fitting = [sequence for sequence in encoded if len(sequence.ids) <= settings.max_row_tokens]
-    if not fitting or harness is None:
+    if not fitting:
         raise InputError(
             [Fault(str(examples), "examples", f"{len(encoded)} too long", f"<= {settings.max_row_tokens} tokens")]
         )
@@ -74,7 +71,7 @@ def run(
         f"{len(fitting)} examples ({len(encoded) - len(fitting)} too long) in {len(rows)} rows: {tokens} tokens "
         f"instead of {separate} without shared prefixes"
     )
-    general, replayed = general_rows(student, tokenizer, harness, settings, seed, progress)
+    general, replayed = general_rows(student, tokenizer, settings, seed, progress)
     rows = interleave(rows, general)
 
     pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
@@ -129,7 +126,6 @@ def freeze(model: "PreTrainedModel", layers: int) -> None:
 def general_rows(
     student: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerFast",
-    harness: Harness,
     settings: Settings,
     seed: int,
     progress: Progress,
@@ -139,7 +135,6 @@ def general_rows(
     answers, verified = general_replay(
         TransformersClient(student, tokenizer, batch_size=GENERATION_BATCH, autocast=training_dtype()),
         Chat(tokenizer),
-        harness,
         tokens=settings.general_tokens,
         samples=settings.general_samples,
         max_new_tokens=settings.general_new_tokens,

@@ -7,13 +7,11 @@ Finished stages are kept: the same command goes on where it was stopped. Writes 
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from components.avatar.errors import InputError, SystemFault
 from components.evaluation.settings import Settings as Evaluation
-from components.integrations.cli import validate_settings
+from components.integrations.cli import exit_status, validate_settings
 from components.integrations.progress import duration
 from pipelines.benchmark.arms import ARMS
 from pipelines.benchmark.results import table
@@ -42,25 +40,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{meaning} (default: {default})"
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, metavar="N", help=text)
     options = parser.parse_args(argv)
-    run_dir = options.run_dir.resolve()
     os.environ.update(step_environment())
-    try:
-        sizes = {name: getattr(options, name) for name in SIZES}
-        evaluation = validate_settings(Evaluation, sizes, "command line")
-        profile = load_profile(options.profile)
-        arms = tuple(arm for arm in ARMS if arm in options.arms)
-        result = benchmark(profile, run_dir, options.seeds, evaluation, from_run=options.from_run, arms=arms)
-        report = rewrite_report(run_dir)
-        track(profile, run_dir, result)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (SystemFault, OSError) as error:
-        print(f"FAILED: {error}\ngo on with the same command", file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(options), "go on with the same command")
+
+
+def _run(options: argparse.Namespace) -> None:
+    run_dir = options.run_dir.resolve()
+    sizes = {name: getattr(options, name) for name in SIZES}
+    evaluation = validate_settings(Evaluation, sizes, "command line")
+    profile = load_profile(options.profile)
+    arms = tuple(arm for arm in ARMS if arm in options.arms)
+    result = benchmark(profile, run_dir, options.seeds, evaluation, from_run=options.from_run, arms=arms)
+    report = rewrite_report(run_dir)
+    track(profile, run_dir, result)
     print(f"\n{table(result)}\n\nmeasured in {duration(result['seconds'])}")
     print(f"result   {run_dir / RESULT_FILE}\nreport   {report}")
-    return 0
 
 
 if __name__ == "__main__":

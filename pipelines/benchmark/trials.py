@@ -9,7 +9,6 @@ first trial's. Finished stages are kept: the same command goes on where it was s
 import argparse
 import itertools
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from typing import Any
 import yaml
 
 from components.avatar.agent.examples import Example, read_rows, write_rows
-from components.avatar.errors import Fault, InputError, SystemFault
+from components.avatar.errors import Fault, InputError
 from components.avatar.harness.schema import content_digest
 from components.evaluation.settings import Settings as Evaluation
-from components.integrations.cli import validate_settings
+from components.integrations.cli import exit_status, validate_settings
 from components.integrations.metrics import METRICS_FILE, read_json, write_json
 from components.sft.settings import Settings as Sft
 from pipelines.benchmark.arms import Arm, Plan, evaluation_stage
@@ -153,26 +152,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--general-prompts", type=int, default=120, metavar="N")
     options = parser.parse_args(argv)
     os.environ.update(step_environment())
-    try:
-        if not 0 < options.share <= 1:
-            raise InputError([Fault("command line", "share", str(options.share), "0 < share <= 1")])
-        profile = load_profile(options.profile)
-        trials = load_trials(options.trials, profile, options.share)
-        if unknown := set(options.only) - set(trials):
-            raise InputError([Fault("command line", "only", ", ".join(sorted(unknown)), ", ".join(trials))])
-        chosen = {name: settings for name, settings in trials.items() if not options.only or name in options.only}
-        sizes = {"cases": options.cases, "general_prompts": options.general_prompts}
-        fixed = {"decodings": ("free",), "robustness_cases": 0, "latency_cases": 0}
-        evaluation = validate_settings(Evaluation, sizes | fixed, "command line")
-        run_trials(profile, options.run_dir.resolve(), options.from_run, chosen, options.share, evaluation)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (SystemFault, OSError) as error:
-        print(f"FAILED: {error}\ngo on with the same command", file=sys.stderr)
-        return 1
-    print(f"result   {options.run_dir.resolve() / RESULT_FILE}")
-    return 0
+    return exit_status(lambda: _run(options), "go on with the same command")
+
+
+def _run(options: argparse.Namespace) -> None:
+    if not 0 < options.share <= 1:
+        raise InputError([Fault("command line", "share", str(options.share), "0 < share <= 1")])
+    profile = load_profile(options.profile)
+    trials = load_trials(options.trials, profile, options.share)
+    if unknown := set(options.only) - set(trials):
+        raise InputError([Fault("command line", "only", ", ".join(sorted(unknown)), ", ".join(trials))])
+    chosen = {name: settings for name, settings in trials.items() if not options.only or name in options.only}
+    sizes = {"cases": options.cases, "general_prompts": options.general_prompts}
+    fixed = {"decodings": ("free",), "robustness_cases": 0, "latency_cases": 0}
+    evaluation = validate_settings(Evaluation, sizes | fixed, "command line")
+    root = options.run_dir.resolve()
+    run_trials(profile, root, options.from_run, chosen, options.share, evaluation)
+    print(f"result   {root / RESULT_FILE}")
 
 
 if __name__ == "__main__":

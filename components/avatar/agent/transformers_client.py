@@ -97,20 +97,25 @@ class TransformersClient:
     def generate(
         self,
         prompts: list[list[int]],
-        harnesses: list[Harness],
+        harnesses: Sequence[Harness | None],
         *,
         max_new_tokens: int,
         temperature: float,
         seeds: list[int] | None = None,
     ) -> list[Generation]:
         """One generation a prompt, in order. `temperature` 0 is greedy; else a row's samples depend on its seed alone,
-        not on the batch.
+        not on the batch. A prompt whose harness is None (a general one) is never constrained.
 
         `logprobs` are those of the distribution sampled from (after temperature and constraint; greedy: temperature 1).
         """
         seeds = seeds or [0] * len(prompts)
         rows = [
-            _Row(index, prompt, random.Random(seed), Constraint(self._table, harness) if self._table else None)
+            _Row(
+                index,
+                prompt,
+                random.Random(seed),
+                Constraint(self._table, harness) if self._table and harness else None,
+            )
             for index, (prompt, harness, seed) in enumerate(zip(prompts, harnesses, seeds, strict=True))
         ]
         rows.sort(key=lambda row: len(row.prompt))

@@ -4,14 +4,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
-from components.avatar.agent.actors import OracleActor
-from components.avatar.agent.chat import Chat
-from components.avatar.agent.episode import Start, run_episodes
-from components.avatar.agent.examples import example_from_episode, write_rows
 from components.avatar.simulator.merchant import Merchant
-from components.avatar.simulator.sampling import sample_scenarios
 from components.distillation.run import run as distil
 from components.distillation.settings import Settings as DistillationSettings
 from components.integrations.progress import Progress
@@ -24,17 +19,7 @@ from components.simulator_rl.settings import Settings as RlSettings
 ROOT = Path(__file__).parents[3]
 
 
-def test_one_adapter_goes_through_all_stages(tiny: Path, merchant: Merchant, tmp_path: Path) -> None:
-    chat = Chat(AutoTokenizer.from_pretrained(tiny))
-    scenarios = sample_scenarios(merchant, 8, seed=0, split="train")
-    results = run_episodes([Start(merchant.harness, s) for s in scenarios], OracleActor(chat), chat, merchant.catalogue)
-    write_rows(
-        tmp_path / "rows.jsonl",
-        [
-            example_from_episode(str(i), scenario, merchant.harness, scenario.questions[0].text, result)
-            for i, (scenario, result) in enumerate(zip(scenarios, results, strict=True))
-        ],
-    )
+def test_one_adapter_goes_through_all_stages(tiny: Path, merchant: Merchant, examples: Path, tmp_path: Path) -> None:
     lora = {"tuning": "lora", "lora_rank": 4, "learning_rate": 1e-2}
     common = {"seed": 0, "progress": Progress("test")}
     outputs = [tmp_path / name for name in ("sft", "opd", "rl")]
@@ -42,7 +27,7 @@ def test_one_adapter_goes_through_all_stages(tiny: Path, merchant: Merchant, tmp
         output.mkdir()
     fine_tune(
         model=tiny,
-        examples=tmp_path / "rows.jsonl",
+        examples=examples,
         output=outputs[0],
         settings=SftSettings(**lora, rows_per_step=1),
         **common,

@@ -7,14 +7,9 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from components.avatar.agent.actors import OracleActor
 from components.avatar.agent.chat import Chat
-from components.avatar.agent.episode import Start, run_episodes
-from components.avatar.agent.examples import example_from_episode, write_rows
 from components.avatar.agent.types import Generation
 from components.avatar.general.prompts import sample_general_prompts
-from components.avatar.simulator.merchant import Merchant
-from components.avatar.simulator.sampling import sample_scenarios
 from components.integrations.progress import Progress
 from components.sft.replay import GROUP, general_replay, interleave
 from components.sft.run import run as fine_tune
@@ -39,11 +34,10 @@ class Scripted:
         return answers
 
 
-def replay(client: Scripted, chat: Chat, merchant: Merchant, tokens: int = 2000):
+def replay(client: Scripted, chat: Chat, tokens: int = 2000):
     return general_replay(
         client,  # pyright: ignore[reportArgumentType]
         chat,
-        merchant.harness,
         tokens=tokens,
         samples=2,
         max_new_tokens=32,
@@ -57,10 +51,8 @@ def chat(tiny: Path) -> Chat:
     return Chat(AutoTokenizer.from_pretrained(tiny))
 
 
-def test_answers_are_replayed_until_there_are_enough_tokens_and_only_they_are_trained_on(
-    chat: Chat, merchant: Merchant
-) -> None:
-    kept, _ = replay(Scripted(chat, ["I like {subject}."]), chat, merchant)
+def test_answers_are_replayed_until_there_are_enough_tokens_and_only_they_are_trained_on(chat: Chat) -> None:
+    kept, _ = replay(Scripted(chat, ["I like {subject}."]), chat)
     sizes = [len(sequence.ids) for sequence in kept]
     assert sum(sizes) >= 2000 > sum(sizes[:-1])
     for sequence in kept:
@@ -69,9 +61,9 @@ def test_answers_are_replayed_until_there_are_enough_tokens_and_only_they_are_tr
         assert sequence.group == GROUP and sequence.weights == tuple(map(float, sequence.mask))
 
 
-def test_of_two_answers_the_one_that_fulfils_its_prompt_is_kept(chat: Chat, merchant: Merchant) -> None:
-    plain, _ = replay(Scripted(chat, ["I like {subject}, they say."]), chat, merchant)
-    chosen, verified = replay(Scripted(chat, ["I like {subject}, they say.", "I like {subject}"]), chat, merchant)
+def test_of_two_answers_the_one_that_fulfils_its_prompt_is_kept(chat: Chat) -> None:
+    plain, _ = replay(Scripted(chat, ["I like {subject}, they say."]), chat)
+    chosen, verified = replay(Scripted(chat, ["I like {subject}, they say.", "I like {subject}"]), chat)
     assert 0 < verified < 1
     texts = [chat.decode([t for t, m in zip(s.ids, s.mask, strict=True) if m]) for s in chosen]
     assert {"," in text for text in texts} == {True, False}  # "no commas" is fulfilled by the second only
@@ -81,17 +73,15 @@ def test_of_two_answers_the_one_that_fulfils_its_prompt_is_kept(chat: Chat, merc
 @pytest.mark.parametrize(
     ("texts", "finish"), [(["Something else entirely."], "stop"), (["I like {subject}"], "length"), ([""], "stop")]
 )
-def test_a_model_without_good_answers_ends_the_asking(
-    chat: Chat, merchant: Merchant, texts: list[str], finish: str
-) -> None:
+def test_a_model_without_good_answers_ends_the_asking(chat: Chat, texts: list[str], finish: str) -> None:
     client = Scripted(chat, texts, finish)
-    assert replay(client, chat, merchant) == ([], 0.0)
+    assert replay(client, chat) == ([], 0.0)
     assert 0 < client.asked < 2000
 
 
-def test_no_tokens_asked_for_means_no_call(chat: Chat, merchant: Merchant) -> None:
+def test_no_tokens_asked_for_means_no_call(chat: Chat) -> None:
     client = Scripted(chat, ["I like {subject}."])
-    assert replay(client, chat, merchant, tokens=0) == ([], 0.0)
+    assert replay(client, chat, tokens=0) == ([], 0.0)
     assert client.asked == 0
 
 
@@ -104,22 +94,12 @@ def test_interleave_keeps_both_orders_and_spreads_the_others() -> None:
     assert interleave([1, 2], []) == [1, 2]
 
 
-def test_frozen_layers_and_embeddings_keep_their_weights(tiny: Path, merchant: Merchant, tmp_path: Path) -> None:
-    chat = Chat(AutoTokenizer.from_pretrained(tiny))
-    scenarios = sample_scenarios(merchant, 4, seed=0, split="train")
-    results = run_episodes([Start(merchant.harness, s) for s in scenarios], OracleActor(chat), chat, merchant.catalogue)
-    write_rows(
-        tmp_path / "rows.jsonl",
-        [
-            example_from_episode(str(i), scenario, merchant.harness, scenario.questions[0].text, result)
-            for i, (scenario, result) in enumerate(zip(scenarios, results, strict=True))
-        ],
-    )
+def test_frozen_layers_and_embeddings_keep_their_weights(tiny: Path, examples: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()
     fine_tune(
         model=tiny,
-        examples=tmp_path / "rows.jsonl",
+        examples=examples,
         output=output,
         settings=Settings(frozen_layers=1, learning_rate=1e-2, rows_per_step=1, epochs=4),
         seed=0,
