@@ -5,16 +5,15 @@ python -m components.evaluation --harness DIR --model DIR [--out DIR]
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from components.avatar.agent.surfaces import Surfaces, surfaces_of
-from components.avatar.errors import InputError, SystemFault
 from components.avatar.simulator.merchant import load_merchant
 from components.evaluation.run import run
 from components.evaluation.settings import Settings
+from components.integrations.cli import exit_status
 from components.integrations.metrics import read_json, write_json, write_metrics
 from components.integrations.progress import Progress
 from components.integrations.weights import check_model_folder
@@ -123,22 +122,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     out = options.out or Path("runs") / f"evaluation-{options.harness.resolve().name}"
-    try:
-        if options.cases < 1:
-            parser.error("--cases: at least 1")
+    if options.cases < 1:
+        parser.error("--cases: at least 1")
+
+    def work() -> None:
         settings = Settings(
             cases=options.cases, robustness_cases=options.cases // 4, general_prompts=0, latency_cases=0
         )
         report = evaluate_harness(options.harness, options.model, out, settings, options.seed, options.surfaces)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (SystemFault, OSError) as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
-    print(f"\n{table(report)}\n")
-    _show(failed_cases(out), out)
-    return 0
+        print(f"\n{table(report)}\n")
+        _show(failed_cases(out), out)
+
+    return exit_status(work)
 
 
 def _show(failed: Sequence[dict[str, Any]], out: Path) -> None:

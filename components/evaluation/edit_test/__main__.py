@@ -4,7 +4,6 @@ python -m components.evaluation.edit_test --merchant DIR --surfaces FILE --model
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.avatar.agent.surfaces import Surfaces
-from components.avatar.errors import Fault, InputError, SystemFault, file_fault
+from components.avatar.errors import Fault, InputError, file_fault
 from components.avatar.simulator.merchant import load_merchant
 from components.evaluation.edit_test.run import edit_test
+from components.integrations.cli import exit_status
 from components.integrations.hardware import set_threads
 from components.integrations.metrics import write_json
 from components.integrations.progress import Progress
@@ -33,32 +33,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/edit-test"), metavar="DIR")
     options = parser.parse_args(argv)
-    try:
-        models = _models(options.models)
-        merchant, seen = load_merchant(options.merchant), _surfaces(options.surfaces)
-        options.out.mkdir(parents=True, exist_ok=True)
-        set_threads()
-        progress = Progress("edit_test", options.out / "progress.jsonl")
-        report = edit_test(
-            merchant,
-            models,
-            seen,
-            edits=options.edits,
-            cases=options.cases,
-            rounds=options.rounds,
-            seed=options.seed,
-            progress=progress,
-        )
-        write_json(options.out / "edits.json", report)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except (SystemFault, OSError) as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    return exit_status(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    models = _models(options.models)
+    merchant, seen = load_merchant(options.merchant), _surfaces(options.surfaces)
+    options.out.mkdir(parents=True, exist_ok=True)
+    set_threads()
+    progress = Progress("edit_test", options.out / "progress.jsonl")
+    report = edit_test(
+        merchant,
+        models,
+        seen,
+        edits=options.edits,
+        cases=options.cases,
+        rounds=options.rounds,
+        seed=options.seed,
+        progress=progress,
+    )
+    write_json(options.out / "edits.json", report)
     print(table(report))
     print(f"result   {options.out / 'edits.json'}")
-    return 0
 
 
 def table(report: dict[str, Any]) -> str:
