@@ -108,11 +108,13 @@ typecheck: setup  ## pyright on components and pipelines
 benchmark-domain: setup  ## Simulator and augmentation speed without a model: RUN_DIR/domain.json
 	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m components.avatar.simulator benchmark --out $(or $(RUN_DIR),runs)/domain.json
 
-.PHONY: benchmark-hat benchmark-trials benchmark-bfcl benchmark-edits
+.PHONY: benchmark-hat benchmark-trials benchmark-speed benchmark-bfcl benchmark-edits
 benchmark-hat: setup  ## Train and evaluate the method's arms: RUN_DIR/hat.json (SEEDS='0 1 2', FROM=RUN_DIR takes a run's models)
 	@$(PY) -m pipelines.benchmark --profile $(PROFILE) --seeds $(SEEDS) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(if $(FROM),--from $(FROM)) $(BENCHMARK)
 benchmark-trials: setup  ## What each setting of SFT brings: FROM=RUN_DIR -> RUN_DIR/trials.json (BENCHMARK='--only NAME ... --share 0.33')
 	@$(PY) -m pipelines.benchmark.trials --from '$(FROM)' --profile $(PROFILE) $(if $(RUN_DIR),--run-dir $(RUN_DIR)) $(BENCHMARK)
+benchmark-speed: setup  ## What each way of training and generating costs, as a ratio in one run: FROM=RUN_DIR -> RUN_DIR/speed.json
+	@mkdir -p $(or $(RUN_DIR),runs) && $(PY) -m pipelines.benchmark.speed --from '$(FROM)' --profile $(PROFILE) --out $(or $(RUN_DIR),runs)/speed.json $(BENCHMARK)
 benchmark-bfcl: setup  ## Tool calling outside live commerce: RUN_DIR/bfcl.json of MODELS='base=DIR hat=DIR'
 	@$(PY) -m components.evaluation.bfcl --models $(MODELS) --out $(or $(RUN_DIR),runs/benchmark-hat) $(BENCHMARK)
 benchmark-edits: setup  ## Errors that held-out harness edits remove: SURFACES=FILE MODELS='fixed_sft=DIR hat=DIR' -> RUN_DIR/edits.json

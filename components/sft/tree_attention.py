@@ -5,14 +5,30 @@ Here the prefix attends to itself once, and each branch to the prefix and itself
 branches, not with its square. The result is that of the masked attention (tests/unit/training/test_packing.py
 compares the losses).
 
-On a CPU the scores are plain matrix products: at these lengths torch's fused kernel runs at a fifth of the speed of the
-products around it, and a training step with it takes a quarter longer (`make benchmark-attention`)."""
+On a CPU the scores are plain matrix products: at these lengths torch's fused kernel is so much slower than the products
+around it that a whole training step takes a quarter longer (`make benchmark-speed`)."""
+
+from collections.abc import Callable
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 NAME = "shared_prefix"
+
+
+def products(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, attn_mask: torch.Tensor, scale: float | None
+) -> torch.Tensor:
+    """What `scaled_dot_product_attention` computes, (..., queries, d) over (..., keys, d) where the boolean mask is
+    true; softmax in float32."""
+    scores = (q * (scale or q.shape[-1] ** -0.5)) @ k.transpose(-1, -2)
+    scores = scores.masked_fill(~attn_mask, float("-inf"))
+    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+
+
+kernels: dict[str, Callable[..., torch.Tensor]] = {"cpu": products}
+"""Device type -> what computes the attention of a part of a row, where that is not torch's own kernel."""
 
 
 def shared_prefix_attention(
@@ -42,13 +58,13 @@ def _row(
 ) -> torch.Tensor:
     """One row, (heads, T, d). Branches are stretches of equal numbers; they are padded to the longest and go through
     as a batch."""
+    attention = kernels.get(q.device.type, scaled_dot_product_attention)
     lengths = torch.unique_consecutive(branch_T, return_counts=True)[1].tolist()
     prefix = lengths.pop(0) if int(branch_T[0]) == 0 else 0
     parts = []
     if prefix:
-        parts.append(
-            _attention(q[:, :prefix], k[:, :prefix], v[:, :prefix], _causal(prefix, prefix, q.device), scale)
-        )
+        seen = _causal(prefix, prefix, q.device)
+        parts.append(attention(q[:, :prefix], k[:, :prefix], v[:, :prefix], attn_mask=seen, scale=scale))
     width = max(lengths, default=0)
 
     def branches(states: torch.Tensor) -> torch.Tensor:  # (branches, heads, width, d)
@@ -60,7 +76,7 @@ def _row(
 
     if lengths:
         seen = _causal(width, prefix + width, q.device)
-        out = _attention(branches(q), with_prefix(k), with_prefix(v), seen, scale)
+        out = attention(branches(q), with_prefix(k), with_prefix(v), attn_mask=seen, scale=scale)
         parts += [out[i, :, :length] for i, length in enumerate(lengths)]
     return torch.cat(parts, dim=1)
 
@@ -68,17 +84,6 @@ def _row(
 def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
     """(queries, keys), true where a query may see a key; the last query sees all keys."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-
-
-def _attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seen: torch.Tensor, scale: float | None
-) -> torch.Tensor:
-    """(..., queries, d) over (..., keys, d) where `seen` is true; the softmax is computed in float32."""
-    if q.device.type != "cpu":
-        return scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scale)
-    scores = (q * (scale or q.shape[-1] ** -0.5)) @ k.transpose(-1, -2)
-    scores = scores.masked_fill(~seen, float("-inf"))
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
 
 
 AttentionInterface.register(NAME, shared_prefix_attention)

@@ -117,6 +117,7 @@ def run_trials(
             "seconds": round(read_json(arm.stage.folder / RECORD)["seconds"], 1),
             "examples": trained["examples"]["value"],
             "tokens": trained["tokens"]["value"] + trained["general_tokens"]["value"],
+            "decision_accuracy": trained["decision_accuracy_last"]["value"],
             "metrics": read_json(measured.folder / "evaluation.json")["models"][name],
         }
         write_json(root / RESULT_FILE, result)
@@ -125,15 +126,16 @@ def run_trials(
 
 
 def table(result: dict[str, Any]) -> str:
-    """A line for each trial and decoding; time is a ratio to the first trial's."""
-    columns = ("time", "tokens", *METRICS)
+    """A line for each trial and decoding; time is a ratio to the first trial's, decisions their accuracy in the last
+    tenth of the training steps."""
+    columns = ("time", "tokens", "decisions", *METRICS)
     lines = [
         "  ".join(("trial".ljust(18), "decoding".ljust(11), *(c.removesuffix("_rate").rjust(15) for c in columns)))
     ]
     first = next(iter(result["trials"].values()))["seconds"]
     for name, trial in result["trials"].items():
         for decoding, metrics in trial["metrics"].items():
-            cells = [f"{trial['seconds'] / first:.2f}", f"{trial['tokens']:.0f}"]
+            cells = [f"{trial['seconds'] / first:.2f}", f"{trial['tokens']:.0f}", f"{trial['decision_accuracy']:.1%}"]
             cells += [percent(metrics.get(metric)) for metric in METRICS]
             lines.append("  ".join((name.ljust(18), decoding.ljust(11), *(cell.rjust(15) for cell in cells))))
     return "\n".join(lines)

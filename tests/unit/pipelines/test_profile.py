@@ -43,7 +43,7 @@ def test_a_file_that_is_no_profile(tmp_path, content, words):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match="h20, local, quick, smoke"):
+    with pytest.raises(InputError, match="h20, local, long, quick, smoke"):
         load_profile("lokal")
 
 

@@ -65,7 +65,7 @@ def test_a_share_is_whole_stretches_of_one_harness_in_their_order(tmp_path: Path
 
 def test_the_table_gives_time_as_a_ratio_to_the_first_trial() -> None:
     cell = {"T1": {"value": 0.25, "n": 80}, "T2": {"value": None, "n": 0}}
-    trial = {"tokens": 1000, "metrics": {"free": cell}}
+    trial = {"tokens": 1000, "decision_accuracy": 0.5, "metrics": {"free": cell}}
     lines = table({"trials": {"own": trial | {"seconds": 50.0}, "half": trial | {"seconds": 25.0}}}).splitlines()
-    assert lines[1].split()[:6] == ["own", "free", "1.00", "1000", "25.0%", "-"]
+    assert lines[1].split()[:7] == ["own", "free", "1.00", "1000", "50.0%", "25.0%", "-"]
     assert lines[2].split()[:3] == ["half", "free", "0.50"]

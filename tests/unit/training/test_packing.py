@@ -1,10 +1,12 @@
 """The law of shared-prefix rows: same loss as rows of one conversation each."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from components.sft import tree_attention
@@ -69,7 +71,11 @@ CONVERSATIONS = [
 ]
 
 
-def test_a_shared_row_has_loss_and_gradient_of_separate_conversations(model: LlamaForCausalLM) -> None:
+@pytest.mark.parametrize("kernel", [tree_attention.products, scaled_dot_product_attention], ids=["cpu", "gpu"])
+def test_a_shared_row_has_loss_and_gradient_of_separate_conversations(
+    model: LlamaForCausalLM, kernel: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(tree_attention.kernels, "cpu", kernel)
     row = make_row(CONVERSATIONS)
     assert len(row.input_ids) < sum(len(c.ids) for c in CONVERSATIONS)
     assert row.trained_tokens == 6

@@ -1,0 +1,251 @@
+"""Where the time of training and evaluation goes: one way at a time is changed, and its time stands beside that of the
+way the profile works, in the same run.
+
+    python -m pipelines.benchmark.speed --from RUN_DIR --out FILE [--profile local]
+
+Training: forward, backward and optimizer step over the same conversations of the run's augmented examples, under the
+loss of the SFT step. Evaluation: the same greedy episodes of the run's trained model on T2. The ways take turns, so
+that a neighbour's load falls on all of them; medians are compared.
+"""
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from transformers import AttentionInterface, AutoTokenizer
+
+from components.avatar.agent.actors import ModelActor
+from components.avatar.agent.chat import Chat
+from components.avatar.agent.episode import Start, run_episodes
+from components.avatar.agent.examples import Example, read_rows, to_ids
+from components.avatar.agent.surfaces import Surfaces
+from components.avatar.agent.transformers_client import KEPT_BYTES, TransformersClient
+from components.avatar.errors import Fault, InputError
+from components.avatar.simulator.merchant import Merchant, load_merchant
+from components.evaluation.settings import Settings as Evaluation
+from components.evaluation.suites import build_suites
+from components.integrations.cli import exit_status
+from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
+from components.integrations.metrics import write_json
+from components.integrations.training import load_for_generation, load_for_training
+from components.sft import tree_attention
+from components.sft.packing import IGNORED, Encoded, Row, collate, make_rows
+from components.sft.run import freeze
+from pipelines.benchmark.run import CACHE
+from pipelines.preflight import preflight
+from pipelines.profile import load_profile
+from pipelines.summary import output_of
+
+MASKED = "masked_row"
+FROZEN = 15  # half of the layers of the base model of `local`
+Decoder = Any  # a transformers model; its classes do not say what their layers are called
+
+
+def masked_row_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    branch_B_T: torch.Tensor,
+    scaling: float | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """What tree attention replaces: all pairs of tokens of a row, then a mask. Shapes as in `tree_attention`."""
+    width = branch_B_T.shape[1]
+    past = torch.ones(width, width, dtype=torch.bool, device=query.device).tril()
+    own = branch_B_T[:, :, None] == branch_B_T[:, None]
+    seen = past & (own | (branch_B_T == 0)[:, None])
+    groups = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    out = scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None], scale=scaling)
+    return out.transpose(1, 2), None
+
+
+AttentionInterface.register(MASKED, masked_row_attention)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A way to train. `kernel` None: tree attention's own choice for the device."""
+
+    branches: int
+    dtype: torch.dtype
+    attention: str = tree_attention.NAME
+    kernel: Callable[..., torch.Tensor] | None = None
+    every_position: bool = False
+    frozen_layers: int = 0
+    lora: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A way to play episodes."""
+
+    dtype: torch.dtype
+    batch_size: int
+    kept_bytes: int = KEPT_BYTES
+
+
+def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
+    """Name -> way; the first is the profile's own, each other one differs from it in one thing."""
+    own = Training(branches, dtype)
+    other = torch.float32 if dtype is torch.bfloat16 else torch.bfloat16
+    return {
+        f"as trained: {branches} a row": own,
+        "a row for each conversation": replace(own, branches=1),
+        "8 conversations a row": replace(own, branches=8),
+        "mask over the whole row": replace(own, attention=MASKED),
+        "torch's attention kernel": replace(own, kernel=scaled_dot_product_attention),
+        "head on every position": replace(own, every_position=True),
+        f"{other}".removeprefix("torch."): replace(own, dtype=other),
+        "torch.compile of the MLPs": replace(own, compiled=True),
+        f"lower {FROZEN} layers frozen": replace(own, frozen_layers=FROZEN),
+        "LoRA of rank 16": replace(own, lora=True),
+    }
+
+
+def generation_ways(batch_size: int, dtype: torch.dtype) -> dict[str, Generation]:
+    own = Generation(dtype, batch_size)
+    other = torch.float32 if dtype is torch.bfloat16 else torch.bfloat16
+    return {
+        f"as evaluated: {batch_size} rows": own,
+        "one row at a time": replace(own, batch_size=1),
+        "nothing kept between turns": replace(own, kept_bytes=0),
+        f"{other}".removeprefix("torch."): replace(own, dtype=other),
+    }
+
+
+def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
+    """Seconds of the optimizer steps over `conversations`, a row a step; a first row warms up."""
+    model, tokenizer = load_for_training(base, base, tuning="lora" if way.lora else "full")
+    if way.frozen_layers:
+        freeze(model, way.frozen_layers)
+    model.set_attn_implementation(way.attention)
+    model.to(device()).train()  # pyright: ignore[reportArgumentType]
+    if way.compiled:
+        decoder: Decoder = model.get_decoder()
+        for layer in decoder.layers:
+            layer.mlp.forward = torch.compile(layer.mlp.forward, dynamic=True)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-6, fused=True)
+    pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
+    rows = make_rows(conversations, max_tokens=4096, max_branches=way.branches)
+    kernel = way.kernel or tree_attention.kernels.get(device().type, scaled_dot_product_attention)
+    with patch.dict(tree_attention.kernels, {device().type: kernel}):
+        for row in rows[:2]:  # a second shape: torch.compile is done with compiling
+            _step(model, optimizer, row, pad_id, way)
+        started = time.perf_counter()
+        for row in rows:
+            _step(model, optimizer, row, pad_id, way)
+    return time.perf_counter() - started
+
+
+def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, way: Training) -> None:
+    batch = {name: value.to(device()) for name, value in collate([vars(row)], pad_id).items()}
+    next_T = batch["labels"][0, 1:]
+    kept_K = torch.arange(len(next_T)) if way.every_position else (next_T != IGNORED).nonzero()[:, 0]
+    features = {name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}
+    with torch.autocast(device().type, dtype=way.dtype, enabled=way.dtype is not torch.float32):
+        logits_K_V = model(**features, logits_to_keep=kept_K, use_cache=False).logits[0]
+    cross_entropy(logits_K_V.float(), next_T[kept_K], ignore_index=IGNORED).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def generation_seconds(way: Generation, folder: Path, world: Merchant, starts: list[Start], asked: Evaluation) -> float:
+    """Seconds of the greedy episodes of `starts`."""
+    model, tokenizer = load_for_generation(folder)
+    client = TransformersClient(
+        model.to(way.dtype),  # pyright: ignore[reportArgumentType]
+        tokenizer,
+        batch_size=way.batch_size,
+        kept_bytes=way.kept_bytes,
+    )
+    actor = ModelActor(client, max_new_tokens=asked.max_new_tokens)
+    chat = Chat(tokenizer)
+    run_episodes(starts[:1], actor, chat, world.catalogue, max_context=asked.max_context)
+    started = time.perf_counter()
+    run_episodes(starts, actor, chat, world.catalogue, max_context=asked.max_context)
+    return time.perf_counter() - started
+
+
+def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, Any]]:
+    """Way -> median seconds, its ratio to the first way's, and all samples; in each round every way goes once."""
+    samples: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name, measure in ways.items():
+            samples[name].append(measure())
+            print(f"round {number + 1} of {rounds}: {name} {samples[name][-1]:.1f} s", flush=True)
+    medians = {name: statistics.median(taken) for name, taken in samples.items()}
+    first = next(iter(medians.values()))
+    return {
+        name: {"seconds": round(medians[name], 2), "ratio": round(medians[name] / first, 2), "samples": samples[name]}
+        for name in ways
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status 0, or 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="python -m pipelines.benchmark.speed", description="What each way costs.")
+    parser.add_argument("--from", dest="from_run", type=Path, required=True, metavar="RUN_DIR")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file with all figures")
+    parser.add_argument("--profile", default="local")
+    parser.add_argument("--conversations", type=int, default=32, metavar="N", help="of a training way (default: 32)")
+    parser.add_argument("--episodes", type=int, default=32, metavar="N", help="of a way to generate (default: 32)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    options = parser.parse_args(argv)
+    return exit_status(lambda: _run(options), "")
+
+
+def _run(options: argparse.Namespace) -> None:
+    set_threads()
+    profile = load_profile(options.profile)
+    prepared = preflight(profile, options.out.parent, CACHE)
+    outputs = {name: output_of(options.from_run, name) for name in ("harness_augmentation", "sft_hsa")}
+    if missing := [name for name, folder in outputs.items() if folder is None]:
+        raise InputError([Fault(str(options.from_run), ", ".join(missing), "no complete output", "a pipeline run")])
+    data, trained = (folder for folder in outputs.values() if folder)
+    chat = Chat(AutoTokenizer.from_pretrained(prepared.base_model))
+    conversations = []
+    for example in itertools.islice(read_rows(data / "hsa.jsonl", Example), options.conversations):
+        ids, mask = to_ids(example, chat)
+        conversations.append(Encoded(tuple(ids), tuple(mask), tuple(map(float, mask)), example.harness_digest))
+    world = load_merchant(prepared.merchant)
+    asked = Evaluation(cases=options.episodes, robustness_cases=0, pass_cases=0)
+    seen = Surfaces.model_validate_json((data / "surfaces.json").read_text(encoding="utf-8"))
+    starts = build_suites(world, asked, profile.seed, seen).t2
+    dtype = training_dtype()
+    training = training_ways(profile.sft.max_branches, dtype)
+    generation = generation_ways(asked.batch_size, dtype)
+    result = {
+        "machine": {"cores": usable_cores(), "dtype": str(dtype), "torch": torch.__version__},
+        "training": in_turn(
+            {n: partial(training_seconds, way, prepared.base_model, conversations) for n, way in training.items()},
+            options.rounds,
+        ),
+        "generation": in_turn(
+            {n: partial(generation_seconds, w, trained / "model", world, starts, asked) for n, w in generation.items()},
+            options.rounds,
+        ),
+    }
+    write_json(options.out, result)
+    for part in ("training", "generation"):
+        for name, row in result[part].items():
+            print(f"{part:11} {name:30} {row['seconds']:7.1f} s  ratio {row['ratio']:.2f}")
+    print(f"figures {options.out}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
