@@ -15,8 +15,8 @@ from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.agent.types import Generation
 from components.avatar.general.constraints import is_answer
 from components.avatar.general.prompts import GeneralPrompt, sample_general_prompts
+from components.integrations.packing import Encoded
 from components.integrations.progress import Progress
-from components.sft.packing import Encoded
 
 T = TypeVar("T")
 

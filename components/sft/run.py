@@ -15,8 +15,10 @@ from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.errors import Fault, InputError
+from components.integrations import tree_attention
 from components.integrations.hardware import set_threads, training_dtype
 from components.integrations.metrics import Metric
+from components.integrations.packing import Encoded, Row, collate, make_rows
 from components.integrations.progress import Progress
 from components.integrations.training import (
     CurveCallback,
@@ -25,8 +27,6 @@ from components.integrations.training import (
     save_model,
     training_arguments,
 )
-from components.sft import tree_attention
-from components.sft.packing import Encoded, Row, collate, make_rows
 from components.sft.replay import general_replay, interleave
 from components.sft.settings import Settings
 from components.sft.weights import token_weights

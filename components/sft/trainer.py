@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from trl.trainer.sft_trainer import SFTTrainer
 
-from components.sft.packing import IGNORED
+from components.integrations.packing import IGNORED
 
 
 class PackedTrainer(SFTTrainer):

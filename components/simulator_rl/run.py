@@ -1,9 +1,10 @@
 """Reinforcement learning in the live-stream simulator.
 
-TRL's GRPOTrainer does the update; the rollouts are ours: `Rollouts` plays whole episodes through the one episode loop
-and hands ids, masks, log-probabilities and the simulator's rewards back. Removed from the textbook version: a reward
-model (the simulator's verifiers are the reward), a prompt data set (a prompt is the number of a scenario; scenario,
-faults and harness state derive from it) and the KL term (beta = 0 unless the profile says otherwise).
+TRL's GRPOTrainer does the update, with a group's episodes in one row (trainer.py); the rollouts are ours: `Rollouts`
+plays whole episodes through the one episode loop and hands ids, masks, log-probabilities and the simulator's rewards
+back. Removed from the textbook version: a reward model (the simulator's verifiers are the reward), a prompt data set (a
+prompt is the number of a scenario; scenario, faults and harness state derive from it) and the KL term (beta = 0 unless
+the profile says otherwise).
 
     python -m components.simulator_rl --model OPD/model --base-model BASE --merchant infra/harnesses/lumi-beauty
 --output OUT"""
@@ -80,6 +81,7 @@ class Rollouts:
         # Sampled in the precision that the update computes in, else the importance ratio would correct for rounding.
         autocast = torch.bfloat16 if trainer.args.bf16 else None
         model = trainer.accelerator.unwrap_model(trainer.model)
+        model.set_attn_implementation("sdpa")  # the update sets its own
         client = TransformersClient(model, trainer.processing_class, autocast=autocast)
         actor = ModelActor(client, temperature=self.settings.temperature, max_new_tokens=self.settings.max_new_tokens)
         results = run_episodes(
@@ -152,7 +154,8 @@ def run(
 
     from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
-    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    from components.simulator_rl.trainer import SharedPrefixTrainer
 
     set_threads()
     policy, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)
@@ -184,7 +187,7 @@ def run(
         reward_weights=[weights[name] for name in REWARDS],
         shuffle_dataset=False,
     )
-    trainer = GRPOTrainer(
+    trainer = SharedPrefixTrainer(
         model=policy,
         args=arguments,
         reward_funcs=[reward_function(name) for name in REWARDS],
@@ -194,6 +197,7 @@ def run(
         callbacks=[curve],
     )
     run_trainer(trainer)
+    policy.set_attn_implementation("sdpa")
     save_model(trainer.model, tokenizer, model, output / "model")
     clip = [row["clip_ratio/region_mean"] for row in curve.rows if "clip_ratio/region_mean" in row]
     return {

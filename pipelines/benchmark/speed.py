@@ -33,12 +33,12 @@ from components.avatar.errors import Fault, InputError
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.evaluation.settings import Settings as Evaluation
 from components.evaluation.suites import build_suites
+from components.integrations import tree_attention
 from components.integrations.cli import exit_status
 from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
 from components.integrations.metrics import write_json
+from components.integrations.packing import IGNORED, Encoded, Row, collate, make_rows
 from components.integrations.training import load_for_generation, load_for_training
-from components.sft import tree_attention
-from components.sft.packing import IGNORED, Encoded, Row, collate, make_rows
 from components.sft.run import freeze
 from pipelines.benchmark.run import CACHE
 from pipelines.preflight import preflight

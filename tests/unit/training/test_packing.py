@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from components.sft import tree_attention
-from components.sft.packing import IGNORED, Encoded, Row, collate, make_row, make_rows, shared_prefix
+from components.integrations import tree_attention
+from components.integrations.packing import IGNORED, Encoded, Row, collate, make_row, make_rows, shared_prefix
 
 VOCABULARY = 50
 PREFIX = [3, 5, 7, 9, 11, 13]

@@ -9,9 +9,9 @@ from transformers import AutoTokenizer
 
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
+from components.integrations import tree_attention
+from components.integrations.packing import Encoded, collate, make_rows
 from components.integrations.training import load_for_training
-from components.sft import tree_attention
-from components.sft.packing import Encoded, collate, make_rows
 from pipelines.benchmark.speed import MASKED, generation_ways, in_turn, training_seconds, training_ways
 
 
