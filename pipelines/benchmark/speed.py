@@ -4,8 +4,9 @@ way the profile works, in the same run.
     python -m pipelines.benchmark.speed --from RUN_DIR --out FILE [--profile local]
 
 Training: forward, backward and optimizer step over the same conversations of the run's augmented examples, under the
-loss of the SFT step. Evaluation: the same greedy episodes of the run's trained model on T2. The ways take turns, so
-that a neighbour's load falls on all of them; medians are compared.
+loss of the SFT step. Reinforcement: log-probabilities and backward of groups of episodes. Generation: the same greedy
+episodes of the run's trained model on T2. The ways take turns, so that a neighbour's load falls on all of them; medians
+are compared.
 """
 
 import argparse
@@ -20,8 +21,11 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from datasets import Dataset
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import AttentionInterface, AutoTokenizer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
@@ -38,8 +42,9 @@ from components.integrations.cli import exit_status
 from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
 from components.integrations.metrics import write_json
 from components.integrations.packing import IGNORED, Encoded, Row, collate, make_rows
-from components.integrations.training import load_for_generation, load_for_training
+from components.integrations.training import load_for_generation, load_for_training, training_arguments
 from components.sft.run import freeze
+from components.simulator_rl.trainer import SharedPrefixTrainer
 from pipelines.benchmark.run import CACHE
 from pipelines.preflight import preflight
 from pipelines.profile import load_profile
@@ -164,6 +169,35 @@ def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: in
     optimizer.zero_grad()
 
 
+def reinforcement_seconds(method: type[GRPOTrainer], trainer: Any, groups: Sequence[Sequence[Encoded]]) -> float:
+    """Seconds of the log-probabilities and their backward, as `method` computes them, a batch of all `groups`: the
+    episodes of each share their prompt."""
+    rows = [(list(e.ids[: e.mask.index(1)]), list(e.ids[e.mask.index(1) :])) for group in groups for e in group]
+    before, after = (max(len(row[part]) for row in rows) for part in (0, 1))
+    ids = torch.tensor([[0] * (before - len(p)) + p + c + [0] * (after - len(c)) for p, c in rows], device=device())
+    mask = torch.tensor([[0] * (before - len(p)) + [1] * len(p + c) + [0] * (after - len(c)) for p, c in rows])
+    trainer.model.set_attn_implementation("sdpa")
+    started = time.perf_counter()
+    logps, *_ = method._get_per_token_logps_and_entropies(
+        trainer, trainer.model, ids, mask.to(device()), after, compute_entropy=True
+    )
+    logps.mean().backward()
+    trainer.model.zero_grad()
+    return time.perf_counter() - started
+
+
+def group_trainer(base: Path, scratch: Path) -> SharedPrefixTrainer:
+    """A trainer that is only asked for log-probabilities."""
+    model, tokenizer = load_for_training(base, base)
+    return SharedPrefixTrainer(
+        model=model,
+        args=training_arguments(GRPOConfig, scratch, seed=0, per_device_train_batch_size=8),
+        reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
+        train_dataset=Dataset.from_list([{"prompt": "0"}]),
+        processing_class=tokenizer,
+    )
+
+
 def generation_seconds(way: Generation, folder: Path, world: Merchant, starts: list[Start], asked: Evaluation) -> float:
     """Seconds of the greedy episodes of `starts`."""
     model, tokenizer = load_for_generation(folder)
@@ -229,10 +263,18 @@ def _run(options: argparse.Namespace) -> None:
     dtype = training_dtype()
     training = training_ways(profile.sft.max_branches, dtype)
     generation = generation_ways(asked.batch_size, dtype)
+    size = profile.simulator_rl.group_size
+    groups = [[conversation] * size for conversation in conversations[:: max(1, len(conversations) // 4)][:4]]
+    trainer = group_trainer(prepared.base_model, options.out.parent / "speed")
+    reinforcement = {"as trained: a row a group": SharedPrefixTrainer, "a row for each episode": GRPOTrainer}
     result = {
         "machine": {"cores": usable_cores(), "dtype": str(dtype), "torch": torch.__version__},
         "training": in_turn(
             {n: partial(training_seconds, way, prepared.base_model, conversations) for n, way in training.items()},
+            options.rounds,
+        ),
+        "reinforcement": in_turn(
+            {name: partial(reinforcement_seconds, method, trainer, groups) for name, method in reinforcement.items()},
             options.rounds,
         ),
         "generation": in_turn(
@@ -241,9 +283,9 @@ def _run(options: argparse.Namespace) -> None:
         ),
     }
     write_json(options.out, result)
-    for part in ("training", "generation"):
+    for part in ("training", "reinforcement", "generation"):
         for name, row in result[part].items():
-            print(f"{part:11} {name:30} {row['seconds']:7.1f} s  ratio {row['ratio']:.2f}")
+            print(f"{part:13} {name:30} {row['seconds']:7.1f} s  ratio {row['ratio']:.2f}")
     print(f"figures {options.out}")
 
 
