@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 NAME = "shared_prefix"
@@ -21,7 +22,15 @@ def products(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, attn_mask: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
     """What `scaled_dot_product_attention` computes, (..., queries, d) over (..., keys, d) where the boolean mask is
-    true; softmax in float32."""
+    true; softmax in float32. The backward pass computes the scores again: kept, they are a third of what a row takes."""
+    if torch.is_grad_enabled():
+        return checkpoint(_products, q, k, v, attn_mask, scale, use_reentrant=False, preserve_rng_state=False)
+    return _products(q, k, v, attn_mask, scale)
+
+
+def _products(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor, scale: float | None
+) -> torch.Tensor:
     scores = (q * (scale or q.shape[-1] ** -0.5)) @ k.transpose(-1, -2)
     scores = scores.masked_fill(~attn_mask, float("-inf"))
     return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
