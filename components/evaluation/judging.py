@@ -48,7 +48,7 @@ def _judged(
     harness: Harness, catalogue: Catalogue, scenario: Scenario, replies: Sequence[Reply]
 ) -> tuple[list[ReplyVerdict], Harness]:
     """Verdicts in order, and the harness of the last moment."""
-    stream = Stream(catalogue, scenario.events, scenario.on_air)
+    stream = Stream(catalogue.replacing(scenario.products), scenario.events, scenario.on_air)
     questions = {question.id: question for question in scenario.questions}
     verdicts = []
     for event in stream.advance(0.0):

@@ -22,7 +22,7 @@ def products(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, attn_mask: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
     """What `scaled_dot_product_attention` computes, (..., queries, d) over (..., keys, d) where the boolean mask is
-    true; softmax in float32. The backward pass computes the scores again: kept, they are a third of what a row takes."""
+    true; softmax in float32. The backward pass computes the scores again: kept, they are a third of a row's memory."""
     if torch.is_grad_enabled():
         return checkpoint(_products, q, k, v, attn_mask, scale, use_reentrant=False, preserve_rng_state=False)
     return _products(q, k, v, attn_mask, scale)

@@ -68,6 +68,7 @@ class Rollouts:
             split="train",
             families=self.settings.families or None,
             fault_rate=self.settings.fault_rate,
+            varied_share=self.settings.varied_share,
         )
         harness = self.merchant.harness
         if rng.random() >= self.settings.original_share:

@@ -146,6 +146,7 @@ def draw_scenarios(world: Merchant, settings: Settings, seed: int) -> list[Scena
             "train",
             listed,
             fault_rate=settings.fault_rate,
+            varied_share=settings.varied_share,
             questions_per_episode=questions,
             prefix=f"{world.name}-train-{seed}-{questions}q",
         )

@@ -61,6 +61,8 @@ class Settings(Frozen):
         default_factory=lambda: {1: 0.7, 2: 0.3}
     )  # number of questions -> weight
     fault_rate: float = Field(default=0.1, ge=0, le=1)  # one transient fault of a needed tool
+    varied_share: float = Field(default=0.8, ge=0, le=1)
+    """Episodes whose products have fresh facts: what stands still in the catalogue would be learned by heart."""
     outage_rate: float = Field(default=0.08, ge=0, le=1)  # the needed fact cannot be had at all
     retry_share: float = Field(default=0.08, ge=0, le=1)  # the paper keeps "a few" full hook retries; the share is ours
     min_accepted: float = Field(

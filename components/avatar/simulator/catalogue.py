@@ -109,6 +109,17 @@ class Catalogue(Frozen):
     def by_link(self) -> dict[int, Product]:
         return {product.link_id: product for product in self.products}
 
+    def replacing(self, products: Iterable[Product]) -> "Catalogue":
+        """This catalogue with `products` in the place of those of the same link. Raises ValueError for a link that it
+        has not."""
+        fresh = {product.link_id: product for product in products}
+        if unknown := sorted(set(fresh) - set(self.by_link)):
+            raise ValueError(f"no link {', '.join(map(str, unknown))} in the catalogue")
+        if not fresh:
+            return self
+        merged = tuple(fresh.get(product.link_id, product) for product in self.products)
+        return Catalogue.model_construct(products=merged, recorded=self.recorded)
+
     @cached_property
     def cities(self) -> tuple[str, ...]:
         """Every city with a shipping time of its own, in order of appearance."""

@@ -16,6 +16,7 @@ from components.avatar.simulator.catalogue import Catalogue, Product, attribute_
 from components.avatar.simulator.families import FACT_FAMILIES, LINK_FAMILIES, SUPPORTED, needs_of
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario, StreamEvent, ToolFault
+from components.avatar.simulator.variation import varied_products
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ def sample_scenarios(
     families: Sequence[Family] | None = None,
     *,
     fault_rate: float = 0.0,
+    varied_share: float = 0.0,
     questions_per_episode: int = 1,
     events: Sequence[StreamEvent] = (),
     prefix: str = "",
@@ -50,6 +52,7 @@ def sample_scenarios(
             the right answer then is that it cannot be checked.
         fault_rate: share of scenarios with one transient fault of a needed tool. `outage` scenarios have their own,
             lasting fault.
+        varied_share: share of scenarios whose products have facts of their own (variation.py), not the catalogue's.
         questions_per_episode: viewer messages of one scenario, each of a family of its own.
         events: given to every scenario.
         prefix: of the scenarios' ids, default `<merchant>-<split>-<seed>`.
@@ -80,15 +83,17 @@ def sample_scenarios(
             faults.extend(question_faults)
         if not faults and rng.random() < fault_rate:
             faults.extend(_transient(rng.choice(questions), merchant.harness, rng))
+        scenario_seed = rng.randrange(2**31)
         scenarios.append(
             Scenario(
                 id=f"{prefix or f'{merchant.name}-{split}-{seed}'}-{number:05d}",
-                seed=rng.randrange(2**31),
+                seed=scenario_seed,
                 merchant=merchant.name,
                 questions=tuple(questions),
                 faults=tuple(faults),
                 events=tuple(events),
                 on_air=on_air,
+                products=pool.varied(questions, on_air, varied_share, random.Random(f"facts:{scenario_seed}")),
             )
         )
     return scenarios
@@ -140,6 +145,18 @@ class Pool:
         capability = rng.choice([need.calls[0].capability for need in needs_of(question, self.harness) if need.calls])
         kind, times = rng.choice(OUTAGES)
         return question, [ToolFault(capability=capability, kind=kind, times=times)]
+
+    def varied(
+        self, questions: Sequence[Question], on_air: int, share: float, rng: random.Random
+    ) -> tuple[Product, ...]:
+        """Fresh facts for the products of `questions` and the one on air, in `share` of the cases; else none. A search
+        asks about the whole catalogue, which stays as it is."""
+        if rng.random() >= share or any(question.family == Family.SEARCH for question in questions):
+            return ()
+        links = [on_air]
+        for question in questions:
+            links += [question.link_id, *question.slots.get("link_ids", ())]
+        return varied_products(self.catalogue, links, self.products, rng)
 
     def _usable(self, question: Question) -> bool:
         """Asks about a product of this split, or can be made to."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from components.avatar.harness.schema import Capability, Family, Frozen
+from components.avatar.simulator.catalogue import Product
 
 
 class FaultKind(StrEnum):
@@ -62,3 +63,5 @@ class Scenario(Frozen):
     faults: tuple[ToolFault, ...] = ()
     events: tuple[StreamEvent, ...] = ()
     on_air: int | None = None  # link shown on the stream at the start
+    products: tuple[Product, ...] = ()
+    """Products as they are in this episode, instead of the catalogue's of the same link (variation.py)."""

@@ -41,7 +41,7 @@ class Session:
         if not scenario.questions:
             raise ValueError(f"scenario {scenario.id} has no question")
         self.harness = harness
-        self.catalogue = catalogue
+        self.catalogue = catalogue.replacing(scenario.products)
         self.scenario = scenario
         self.calls: list[CallRecord] = []
         self.replies: list[Reply] = []
@@ -52,7 +52,7 @@ class Session:
         self.stop: StopReason | None = None
         self.clock = 0.0
         self.known = ResultFacts()
-        self._stream = Stream(catalogue, scenario.events, scenario.on_air)
+        self._stream = Stream(self.catalogue, scenario.events, scenario.on_air)
         self._plan = FaultPlan(scenario.faults)
         self._scores: list[rewards.TurnScore] = []
         self._turn: Turn | None = None
