@@ -80,8 +80,8 @@ browser:
 	  || echo "[setup] chromium and chromium-driver could not be installed: the browser test will be skipped"
 
 .PHONY: test
-test: setup browser  ## Unit, pipeline and integration tests, two at a time (PYTEST= adds arguments)
-	@$(PY) -m pytest tests -n 2 --dist loadgroup --durations=25 $(PYTEST)
+test: setup browser  ## Unit, pipeline and integration tests (PYTEST= adds arguments)
+	@$(PY) -m pytest tests --durations=25 $(PYTEST)
 
 .PHONY: test-unit test-pipeline test-integration
 test-unit: setup  ## Tests of single modules, seconds
