@@ -5,14 +5,13 @@ Here the prefix attends to itself once, and each branch to the prefix and itself
 branches, not with its square. The result is that of the masked attention (tests/unit/training/test_packing.py
 compares the losses).
 
-On a CPU the scores are plain matrix products: at these lengths torch's fused kernel is so much slower than the products
-around it that a whole training step takes a quarter longer (`make benchmark-speed`)."""
+On a CPU the scores are plain matrix products: torch's fused kernel computes them again in the backward pass, which
+saves memory that a CPU has (a third of what a row takes) and costs time (`make benchmark-speed`)."""
 
 from collections.abc import Callable
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
 NAME = "shared_prefix"
@@ -22,15 +21,7 @@ def products(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, attn_mask: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
     """What `scaled_dot_product_attention` computes, (..., queries, d) over (..., keys, d) where the boolean mask is
-    true; softmax in float32. The backward pass computes the scores again: kept, they are a third of a row's memory."""
-    if torch.is_grad_enabled():
-        return checkpoint(_products, q, k, v, attn_mask, scale, use_reentrant=False, preserve_rng_state=False)
-    return _products(q, k, v, attn_mask, scale)
-
-
-def _products(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attn_mask: torch.Tensor, scale: float | None
-) -> torch.Tensor:
+    true; softmax in float32."""
     scores = (q * (scale or q.shape[-1] ** -0.5)) @ k.transpose(-1, -2)
     scores = scores.masked_fill(~attn_mask, float("-inf"))
     return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v

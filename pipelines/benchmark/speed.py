@@ -10,7 +10,6 @@ are compared.
 """
 
 import argparse
-import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -46,6 +45,7 @@ from components.integrations.training import load_for_generation, load_for_train
 from components.sft.run import freeze
 from components.simulator_rl.trainer import SharedPrefixTrainer
 from pipelines.benchmark.run import CACHE
+from pipelines.benchmark.trials import share_of
 from pipelines.preflight import preflight
 from pipelines.profile import load_profile
 from pipelines.summary import output_of
@@ -253,7 +253,8 @@ def _run(options: argparse.Namespace) -> None:
     data, trained = (folder for folder in outputs.values() if folder)
     chat = Chat(AutoTokenizer.from_pretrained(prepared.base_model))
     conversations = []
-    for example in itertools.islice(read_rows(data / "hsa.jsonl", Example), options.conversations):
+    total = len(read_rows(data / "hsa.jsonl", Example))
+    for example in share_of(data / "hsa.jsonl", min(1.0, options.conversations / total)):  # rows grow along the file
         ids, mask = to_ids(example, chat)
         conversations.append(Encoded(tuple(ids), tuple(mask), tuple(map(float, mask)), example.harness_digest))
     world = load_merchant(prepared.merchant)
