@@ -6,7 +6,7 @@ k*(p + a). The row is a tree of depth one: every branch sees the prefix and itse
 go on from the prefix. The loss of each branch is the loss that it would have in a row of its own
 (tests/unit/training/test_packing.py compares the two)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,3 +111,11 @@ def collate(rows: Sequence[dict[str, list[Any]]], pad_id: int) -> dict[str, torc
         "branch_B_T": padded("branch", PADDING),
         "attention_mask": torch.ones(len(rows), 1, 0, 0, dtype=torch.bool),
     }
+
+
+def forward_trained(model: Any, batch: Mapping[str, torch.Tensor]) -> tuple[Any, torch.Tensor]:
+    """The model's outputs for a batch of `collate`, their logits (B, K, V) only where a row's next token is trained,
+    and these K places. What is predicted there is `labels[:, 1:][:, places]`."""
+    places_K = (batch["labels"][:, 1:] != IGNORED).any(dim=0).nonzero()[:, 0]
+    features = {name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}
+    return model(**features, logits_to_keep=places_K, use_cache=False), places_K

@@ -9,12 +9,16 @@ On a CPU the scores are plain matrix products: torch's fused kernel computes the
 saves memory that a CPU has (a third of what a row takes) and costs time (`make benchmark-speed`)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 NAME = "shared_prefix"
+FUSED = "shared_prefix_fused"  # with torch's own kernel on every device
+
+Kernel = Callable[..., torch.Tensor]
 
 
 def products(
@@ -27,10 +31,6 @@ def products(
     return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
 
 
-kernels: dict[str, Callable[..., torch.Tensor]] = {"cpu": products}
-"""Device type -> what computes the attention of a part of a row, where that is not torch's own kernel."""
-
-
 def shared_prefix_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -40,31 +40,33 @@ def shared_prefix_attention(
     *,
     branch_B_T: torch.Tensor,
     scaling: float | None = None,
+    kernel: Kernel | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """`query` (B, heads, T, d), `key` and `value` (B, kv heads, T, d) -> (B, T, heads, d). `branch_B_T` as in
     packing.Row; padding is -1.
 
-    `attention_mask` is not read: the branches say it all.
+    `attention_mask` is not read: the branches say it all. `kernel` attends within a part of a row; default: `products`
+    on a CPU, torch's own elsewhere.
     """
+    kernel = kernel or (products if query.device.type == "cpu" else scaled_dot_product_attention)
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    rows = [_row(query[i], key[i], value[i], branch_B_T[i], scaling) for i in range(query.shape[0])]
+    rows = [_row(query[i], key[i], value[i], branch_B_T[i], scaling, kernel) for i in range(query.shape[0])]
     return torch.stack(rows).transpose(1, 2), None
 
 
 def _row(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, branch_T: torch.Tensor, scale: float | None
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, branch_T: torch.Tensor, scale: float | None, kernel: Kernel
 ) -> torch.Tensor:
     """One row, (heads, T, d). Branches are stretches of equal numbers; they are padded to the longest and go through
     as a batch."""
-    attention = kernels.get(q.device.type, scaled_dot_product_attention)
     lengths = torch.unique_consecutive(branch_T, return_counts=True)[1].tolist()
     prefix = lengths.pop(0) if int(branch_T[0]) == 0 else 0
     parts = []
     if prefix:
         seen = _causal(prefix, prefix, q.device)
-        parts.append(attention(q[:, :prefix], k[:, :prefix], v[:, :prefix], attn_mask=seen, scale=scale))
+        parts.append(kernel(q[:, :prefix], k[:, :prefix], v[:, :prefix], attn_mask=seen, scale=scale))
     width = max(lengths, default=0)
 
     def branches(states: torch.Tensor) -> torch.Tensor:  # (branches, heads, width, d)
@@ -76,7 +78,7 @@ def _row(
 
     if lengths:
         seen = _causal(width, prefix + width, q.device)
-        out = attention(branches(q), with_prefix(k), with_prefix(v), attn_mask=seen, scale=scale)
+        out = kernel(branches(q), with_prefix(k), with_prefix(v), attn_mask=seen, scale=scale)
         parts += [out[i, :, :length] for i, length in enumerate(lengths)]
     return torch.cat(parts, dim=1)
 
@@ -87,3 +89,4 @@ def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
 
 
 AttentionInterface.register(NAME, shared_prefix_attention)
+AttentionInterface.register(FUSED, partial(shared_prefix_attention, kernel=scaled_dot_product_attention))

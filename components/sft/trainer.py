@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from trl.trainer.sft_trainer import SFTTrainer
 
-from components.integrations.packing import IGNORED
+from components.integrations.packing import IGNORED, forward_trained
 
 
 class PackedTrainer(SFTTrainer):
@@ -28,13 +28,10 @@ class PackedTrainer(SFTTrainer):
 
         Logs the accuracy of all trained tokens and of those that weigh more than 1: the decisions.
         """
-        labels_B_T = inputs["labels"]
-        next_B_T = labels_B_T[:, 1:]
-        kept_K = (next_B_T != IGNORED).any(dim=0).nonzero()[:, 0]
-        features = {name: value for name, value in inputs.items() if name not in ("labels", "weights_B_T")}
-        outputs = model(**features, logits_to_keep=kept_K, use_cache=False)
-        logits_N_V, targets_N = outputs.logits.flatten(0, 1).float(), next_B_T[:, kept_K].flatten()
-        weights_N = inputs["weights_B_T"][:, 1:][:, kept_K].flatten()
+        outputs, places_K = forward_trained(model, inputs)
+        logits_N_V = outputs.logits.flatten(0, 1).float()
+        targets_N = inputs["labels"][:, 1:][:, places_K].flatten()
+        weights_N = inputs["weights_B_T"][:, 1:][:, places_K].flatten()
         trained_N = targets_N != IGNORED
         losses_N = cross_entropy(logits_N_V, targets_N, ignore_index=IGNORED, reduction="none")
         hits_N = logits_N_V.detach().argmax(-1) == targets_N

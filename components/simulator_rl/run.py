@@ -183,7 +183,7 @@ def run(
         max_completion_length=settings.max_context,
         beta=settings.beta,
         epsilon=settings.clip,
-        importance_sampling_level="sequence",  # GSPO,
+        importance_sampling_level="sequence",  # GSPO
         loss_type="grpo",  # whose loss is a mean over episodes: others would weigh them by their length
         multi_objective_aggregation="normalize_then_sum",  # GDPO
         reward_weights=[weights[name] for name in REWARDS],

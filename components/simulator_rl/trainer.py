@@ -5,13 +5,14 @@ computes it once an episode; here it is computed once a group (packing.py, as in
 of separate rows (tests/unit/training/test_group_rows.py compares losses and gradients with TRL's)."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from components.integrations import tree_attention
-from components.integrations.packing import Encoded, collate, make_row
+from components.integrations.packing import Encoded, collate, forward_trained, make_row
 
 
 class SharedPrefixTrainer(GRPOTrainer):
@@ -42,17 +43,11 @@ class SharedPrefixTrainer(GRPOTrainer):
         groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for index, prompt in enumerate(prompts):
             groups[prompt].append(index)
-        logps: dict[int, torch.Tensor] = {}
-        entropies: dict[int, torch.Tensor] = {}
+        found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for prompt, members in groups.items():
-            parts = self._group(model, prompt, [completions[index] for index in members])
-            for index, (logp, entropy) in zip(members, parts, strict=True):
-                logps[index], entropies[index] = logp, entropy
-        return (
-            _padded([logps[index] for index in range(len(prompts))], logits_to_keep),
-            _padded([entropies[index] for index in range(len(prompts))], logits_to_keep) if compute_entropy else None,
-            None,
-        )
+            found.update(zip(members, self._group(model, prompt, [completions[i] for i in members]), strict=True))
+        logps, entropies = zip(*(found[index] for index in range(len(prompts))), strict=True)
+        return _padded(logps, logits_to_keep), _padded(entropies, logits_to_keep) if compute_entropy else None, None
 
     def _group(
         self, model: Any, prompt: tuple[int, ...], completions: list[torch.Tensor]
@@ -65,18 +60,15 @@ class SharedPrefixTrainer(GRPOTrainer):
             sequences.append(Encoded(ids, mask, tuple(map(float, mask)), "group"))
         row = make_row(sequences)
         batch = {name: value.to(completions[0].device) for name, value in collate([vars(row)], pad_id=0).items()}
-        next_T = batch["labels"][0, 1:]
-        kept_K = (next_T >= 0).nonzero()[:, 0]
-        features = {name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}
         with self.accelerator.autocast():
-            logits_K_V = model(**features, logits_to_keep=kept_K, use_cache=False).logits[0]
-        all_K_V = torch.log_softmax(logits_K_V.float() / self.temperature, dim=-1)
-        logps_K = all_K_V.gather(-1, next_T[kept_K][:, None])[:, 0]
+            outputs, places_K = forward_trained(model, batch)
+        all_K_V = torch.log_softmax(outputs.logits[0].float() / self.temperature, dim=-1)
+        logps_K = all_K_V.gather(-1, batch["labels"][0, 1:][places_K][:, None])[:, 0]
         with torch.no_grad():
             entropies_K = -(all_K_V.exp() * all_K_V).sum(-1)
         lengths = [len(completion) for completion in completions]
         return list(zip(logps_K.split(lengths), entropies_K.split(lengths), strict=True))
 
 
-def _padded(rows: list[torch.Tensor], width: int) -> torch.Tensor:
+def _padded(rows: Sequence[torch.Tensor], width: int) -> torch.Tensor:
     return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])

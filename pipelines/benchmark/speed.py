@@ -3,8 +3,8 @@ way the profile works, in the same run.
 
     python -m pipelines.benchmark.speed --from RUN_DIR --out FILE [--profile local]
 
-Training: forward, backward and optimizer step over the same conversations of the run's augmented examples, under the
-loss of the SFT step. Reinforcement: log-probabilities and backward of groups of episodes. Generation: the same greedy
+Training: forward, backward and optimizer step over the same conversations of the run's augmented examples, a row a
+step. Reinforcement: log-probabilities and backward of groups of episodes, copies of one. Generation: the same greedy
 episodes of the run's trained model on T2. The ways take turns, so that a neighbour's load falls on all of them; medians
 are compared.
 """
@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from datasets import Dataset
-from torch.nn.functional import cross_entropy, scaled_dot_product_attention
-from transformers import AttentionInterface, AutoTokenizer
+from torch.nn.functional import cross_entropy
+from transformers import AutoTokenizer
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import pad
 
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
@@ -40,7 +40,7 @@ from components.integrations import tree_attention
 from components.integrations.cli import exit_status
 from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
 from components.integrations.metrics import write_json
-from components.integrations.packing import IGNORED, Encoded, Row, collate, make_rows
+from components.integrations.packing import Encoded, Row, collate, forward_trained, make_rows
 from components.integrations.training import load_for_generation, load_for_training, training_arguments
 from components.sft.run import freeze
 from components.simulator_rl.trainer import SharedPrefixTrainer
@@ -50,45 +50,17 @@ from pipelines.preflight import preflight
 from pipelines.profile import load_profile
 from pipelines.summary import output_of
 
-MASKED = "masked_row"
 FROZEN = 15  # half of the layers of the base model of `local`
 Decoder = Any  # a transformers model; its classes do not say what their layers are called
 
 
-def masked_row_attention(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    *,
-    branch_B_T: torch.Tensor,
-    scaling: float | None = None,
-    **_: object,
-) -> tuple[torch.Tensor, None]:
-    """What tree attention replaces: all pairs of tokens of a row, then a mask. Shapes as in `tree_attention`."""
-    width = branch_B_T.shape[1]
-    past = torch.ones(width, width, dtype=torch.bool, device=query.device).tril()
-    own = branch_B_T[:, :, None] == branch_B_T[:, None]
-    seen = past & (own | (branch_B_T == 0)[:, None])
-    groups = query.shape[1] // key.shape[1]
-    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    out = scaled_dot_product_attention(query, key, value, attn_mask=seen[:, None], scale=scaling)
-    return out.transpose(1, 2), None
-
-
-AttentionInterface.register(MASKED, masked_row_attention)
-
-
 @dataclass(frozen=True)
 class Training:
-    """A way to train. `kernel` None: tree attention's own choice for the device."""
+    """A way to train."""
 
     branches: int
     dtype: torch.dtype
     attention: str = tree_attention.NAME
-    kernel: Callable[..., torch.Tensor] | None = None
-    every_position: bool = False
     frozen_layers: int = 0
     lora: bool = False
     compiled: bool = False
@@ -106,15 +78,12 @@ class Generation:
 def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
     """Name -> way; the first is the profile's own, each other one differs from it in one thing."""
     own = Training(branches, dtype)
-    other = torch.float32 if dtype is torch.bfloat16 else torch.bfloat16
     return {
         f"as trained: {branches} a row": own,
         "a row for each conversation": replace(own, branches=1),
         "8 conversations a row": replace(own, branches=8),
-        "mask over the whole row": replace(own, attention=MASKED),
-        "torch's attention kernel": replace(own, kernel=scaled_dot_product_attention),
-        "head on every position": replace(own, every_position=True),
-        f"{other}".removeprefix("torch."): replace(own, dtype=other),
+        "torch's attention kernel": replace(own, attention=tree_attention.FUSED),
+        "in the other precision": replace(own, dtype=_other(dtype)),
         "torch.compile of the MLPs": replace(own, compiled=True),
         f"lower {FROZEN} layers frozen": replace(own, frozen_layers=FROZEN),
         "LoRA of rank 16": replace(own, lora=True),
@@ -122,14 +91,18 @@ def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
 
 
 def generation_ways(batch_size: int, dtype: torch.dtype) -> dict[str, Generation]:
+    """As `training_ways`."""
     own = Generation(dtype, batch_size)
-    other = torch.float32 if dtype is torch.bfloat16 else torch.bfloat16
     return {
         f"as evaluated: {batch_size} rows": own,
         "one row at a time": replace(own, batch_size=1),
         "nothing kept between turns": replace(own, kept_bytes=0),
-        f"{other}".removeprefix("torch."): replace(own, dtype=other),
+        "in the other precision": replace(own, dtype=_other(dtype)),
     }
+
+
+def _other(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype is torch.bfloat16 else torch.bfloat16
 
 
 def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
@@ -146,24 +119,19 @@ def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-6, fused=True)
     pad_id = int(tokenizer.pad_token_id)  # pyright: ignore[reportArgumentType]
     rows = make_rows(conversations, max_tokens=4096, max_branches=way.branches)
-    kernel = way.kernel or tree_attention.kernels.get(device().type, scaled_dot_product_attention)
-    with patch.dict(tree_attention.kernels, {device().type: kernel}):
-        for row in rows[:2]:  # a second shape: torch.compile is done with compiling
-            _step(model, optimizer, row, pad_id, way)
-        started = time.perf_counter()
-        for row in rows:
-            _step(model, optimizer, row, pad_id, way)
+    for row in rows[:2]:  # a second shape: torch.compile is done with compiling
+        _step(model, optimizer, row, pad_id, way.dtype)
+    started = time.perf_counter()
+    for row in rows:
+        _step(model, optimizer, row, pad_id, way.dtype)
     return time.perf_counter() - started
 
 
-def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, way: Training) -> None:
+def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, dtype: torch.dtype) -> None:
     batch = {name: value.to(device()) for name, value in collate([vars(row)], pad_id).items()}
-    next_T = batch["labels"][0, 1:]
-    kept_K = torch.arange(len(next_T)) if way.every_position else (next_T != IGNORED).nonzero()[:, 0]
-    features = {name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}
-    with torch.autocast(device().type, dtype=way.dtype, enabled=way.dtype is not torch.float32):
-        logits_K_V = model(**features, logits_to_keep=kept_K, use_cache=False).logits[0]
-    cross_entropy(logits_K_V.float(), next_T[kept_K], ignore_index=IGNORED).backward()
+    with torch.autocast(device().type, dtype=dtype, enabled=dtype is not torch.float32):
+        outputs, places_K = forward_trained(model, batch)
+    cross_entropy(outputs.logits[0].float(), batch["labels"][0, 1:][places_K]).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
@@ -172,18 +140,24 @@ def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: in
 def reinforcement_seconds(method: type[GRPOTrainer], trainer: Any, groups: Sequence[Sequence[Encoded]]) -> float:
     """Seconds of the log-probabilities and their backward, as `method` computes them, a batch of all `groups`: the
     episodes of each share their prompt."""
-    rows = [(list(e.ids[: e.mask.index(1)]), list(e.ids[e.mask.index(1) :])) for group in groups for e in group]
-    before, after = (max(len(row[part]) for row in rows) for part in (0, 1))
-    ids = torch.tensor([[0] * (before - len(p)) + p + c + [0] * (after - len(c)) for p, c in rows], device=device())
-    mask = torch.tensor([[0] * (before - len(p)) + [1] * len(p + c) + [0] * (after - len(c)) for p, c in rows])
+    ids, mask, kept = padded_batch([(e.ids[: e.mask.index(1)], e.ids[e.mask.index(1) :]) for g in groups for e in g])
     trainer.model.set_attn_implementation("sdpa")
     started = time.perf_counter()
-    logps, *_ = method._get_per_token_logps_and_entropies(
-        trainer, trainer.model, ids, mask.to(device()), after, compute_entropy=True
-    )
+    logps, *_ = method._get_per_token_logps_and_entropies(trainer, trainer.model, ids, mask, kept, compute_entropy=True)
     logps.mean().backward()
     trainer.model.zero_grad()
     return time.perf_counter() - started
+
+
+def padded_batch(rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Ids and mask of (prompt, completion) pairs as TRL pads them, prompts on the left and completions on the right,
+    (B, T) each, and the width of the completions."""
+    ids, mask = [], []
+    for part, side in zip(zip(*rows, strict=True), ("left", "right"), strict=True):
+        tokens = [torch.tensor(row, device=device()) for row in part]
+        ids.append(pad(tokens, padding_value=0, padding_side=side))
+        mask.append(pad([torch.ones_like(row) for row in tokens], padding_value=0, padding_side=side))
+    return torch.cat(ids, dim=1), torch.cat(mask, dim=1), ids[1].shape[1]
 
 
 def group_trainer(base: Path, scratch: Path) -> SharedPrefixTrainer:
@@ -231,7 +205,7 @@ def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, dict
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status 0, or 2 for bad input."""
+    """Exit status 0, 1 when the machine failed, 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.benchmark.speed", description="What each way costs.")
     parser.add_argument("--from", dest="from_run", type=Path, required=True, metavar="RUN_DIR")
     parser.add_argument("--out", type=Path, required=True, help="JSON file with all figures")
@@ -240,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=32, metavar="N", help="of a way to generate (default: 32)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     options = parser.parse_args(argv)
-    return exit_status(lambda: _run(options), "")
+    return exit_status(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -33,11 +33,11 @@ _WARRANTY_MONTHS = (0, 3, 6, 12, 18, 24, 36)
 
 def varied(product: Product, peers: Sequence[Product], rng: random.Random) -> Product:
     """`product` with fresh values; those of attributes, and the parts of its title, come from `peers`."""
-    price = (product.price.amount * Decimal(rng.uniform(0.5, 1.8))).quantize(CENT)
+    price = max(Decimal(1), (product.price.amount * Decimal(rng.uniform(0.5, 1.8))).quantize(CENT))
     return product.model_copy(
         update={
             "title": _title(product, peers, rng),
-            "price": product.price.model_copy(update={"amount": max(price, Decimal(1))}),
+            "price": product.price.model_copy(update={"amount": price}),
             "stock": _stock(rng),
             "variants": tuple(ProductVariant(name=v.name, value=v.value, stock=_stock(rng)) for v in product.variants),
             "coupons": _coupons(product, price, rng),

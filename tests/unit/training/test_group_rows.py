@@ -12,6 +12,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from components.integrations import tree_attention
 from components.simulator_rl.trainer import SharedPrefixTrainer
+from pipelines.benchmark.speed import padded_batch
 
 PROMPTS = [[5, 6, 7, 8, 9], [5, 6, 7, 8, 9], [11, 12], [5, 6, 7, 8, 9]]  # a group of three, not in one stretch
 COMPLETIONS = [[21, 22, 23], [21, 24], [31, 32, 33, 34], [41]]
@@ -37,17 +38,8 @@ def trainer(tiny: Path, tmp_path_factory: pytest.TempPathFactory, request: pytes
     )
 
 
-def batch() -> tuple[torch.Tensor, torch.Tensor, int]:
-    """As TRL pads it: prompts on the left, completions on the right."""
-    before, after = max(map(len, PROMPTS)), max(map(len, COMPLETIONS))
-    pairs = list(zip(PROMPTS, COMPLETIONS, strict=True))
-    ids = [[0] * (before - len(p)) + p + c + [0] * (after - len(c)) for p, c in pairs]
-    mask = [[0] * (before - len(p)) + [1] * len(p + c) + [0] * (after - len(c)) for p, c in pairs]
-    return torch.tensor(ids), torch.tensor(mask), after
-
-
 def test_a_groups_row_has_the_log_probabilities_and_gradients_of_separate_rows(trainer: Any) -> None:
-    ids, mask, kept = batch()
+    ids, mask, kept = padded_batch(list(zip(PROMPTS, COMPLETIONS, strict=True)))
     real = mask[:, -kept:].bool()
     found = {}
     for method in (GRPOTrainer, SharedPrefixTrainer):
@@ -67,7 +59,7 @@ def test_a_groups_row_has_the_log_probabilities_and_gradients_of_separate_rows(t
 
 
 def test_a_prompt_is_computed_once_a_group(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids, mask, kept = batch()
+    ids, mask, kept = padded_batch(list(zip(PROMPTS, COMPLETIONS, strict=True)))
     widths: list[int] = []
     forward = trainer.model.forward
     monkeypatch.setattr(

@@ -1,12 +1,10 @@
 """The law of shared-prefix rows: same loss as rows of one conversation each."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from components.integrations import tree_attention
@@ -35,9 +33,9 @@ def model() -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def loss_sum(model: LlamaForCausalLM, rows: list[Row]) -> torch.Tensor:
+def loss_sum(model: LlamaForCausalLM, rows: list[Row], attention: str = tree_attention.NAME) -> torch.Tensor:
     """As training computes it: shared-prefix attention."""
-    model.set_attn_implementation(tree_attention.NAME)
+    model.set_attn_implementation(attention)
     batch = collate([vars(row) for row in rows], pad_id=0)
     logits = model(**{name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}).logits
     return cross_entropy(
@@ -71,15 +69,12 @@ CONVERSATIONS = [
 ]
 
 
-@pytest.mark.parametrize("kernel", [tree_attention.products, scaled_dot_product_attention], ids=["cpu", "gpu"])
-def test_a_shared_row_has_loss_and_gradient_of_separate_conversations(
-    model: LlamaForCausalLM, kernel: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(tree_attention.kernels, "cpu", kernel)
+@pytest.mark.parametrize("attention", [tree_attention.NAME, tree_attention.FUSED])
+def test_a_shared_row_has_loss_and_gradient_of_separate_conversations(model: LlamaForCausalLM, attention: str) -> None:
     row = make_row(CONVERSATIONS)
     assert len(row.input_ids) < sum(len(c.ids) for c in CONVERSATIONS)
     assert row.trained_tokens == 6
-    shared, plain = loss_sum(model, [row]), plain_loss_sum(model, CONVERSATIONS)
+    shared, plain = loss_sum(model, [row], attention), plain_loss_sum(model, CONVERSATIONS)
     assert float(shared) == pytest.approx(float(plain), rel=1e-5)
     for ours, theirs in zip(gradients(model, shared), gradients(model, plain), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)

@@ -9,10 +9,8 @@ from transformers import AutoTokenizer
 
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
-from components.integrations import tree_attention
-from components.integrations.packing import Encoded, collate, make_rows
-from components.integrations.training import load_for_training
-from pipelines.benchmark.speed import MASKED, generation_ways, in_turn, training_seconds, training_ways
+from components.integrations.packing import Encoded
+from pipelines.benchmark.speed import generation_ways, in_turn, training_seconds, training_ways
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +34,6 @@ def test_every_way_trains(tiny: Path, conversations: list[Encoded], monkeypatch:
     for way in training_ways(2, torch.float32).values():
         assert training_seconds(way, tiny, conversations) > 0
     assert len(compiled) == 2, "one MLP for each of the two layers"
-    assert tree_attention.kernels == {"cpu": tree_attention.products}
-
-
-def test_the_mask_over_the_whole_row_sees_what_the_tree_sees(tiny: Path, conversations: list[Encoded]) -> None:
-    rows = make_rows(conversations, max_tokens=4096, max_branches=4)
-    assert len(rows) < len(conversations)
-    model, _ = load_for_training(tiny, tiny)
-    batch = collate([vars(row) for row in rows], pad_id=0)
-    features = {name: value for name, value in batch.items() if name not in ("labels", "weights_B_T")}
-    seen = {}
-    for attention in (tree_attention.NAME, MASKED):
-        model.set_attn_implementation(attention)
-        with torch.no_grad():
-            seen[attention] = model(**features).logits[batch["branch_B_T"] >= 0]
-    torch.testing.assert_close(seen[MASKED], seen[tree_attention.NAME], rtol=1e-4, atol=1e-5)
 
 
 def test_ways_take_turns_and_are_compared_with_the_first() -> None:
