@@ -69,6 +69,7 @@ class Rollouts:
             families=self.settings.families or None,
             fault_rate=self.settings.fault_rate,
             varied_share=self.settings.varied_share,
+            mistyped_share=self.settings.mistyped_share,
         )
         harness = self.merchant.harness
         if rng.random() >= self.settings.original_share:

@@ -42,7 +42,8 @@ class Settings(Frozen):
     strength: float = Field(default=0.7, ge=0, le=1)
     fault_rate: float = Field(default=0.4, ge=0, le=1)
     varied_share: float = Field(default=0.8, ge=0, le=1)
-    """As in teacher_generation."""
+    mistyped_share: float = Field(default=0.2, ge=0, le=1)
+    """Both as in teacher_generation."""
     max_new_tokens: int = Field(default=64, ge=8)
     """Tokens of one agent turn."""
     max_context: int = Field(default=1536, ge=256)

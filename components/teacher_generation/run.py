@@ -147,6 +147,7 @@ def draw_scenarios(world: Merchant, settings: Settings, seed: int) -> list[Scena
             listed,
             fault_rate=settings.fault_rate,
             varied_share=settings.varied_share,
+            mistyped_share=settings.mistyped_share,
             questions_per_episode=questions,
             prefix=f"{world.name}-train-{seed}-{questions}q",
         )

@@ -63,6 +63,7 @@ class Settings(Frozen):
     fault_rate: float = Field(default=0.1, ge=0, le=1)  # one transient fault of a needed tool
     varied_share: float = Field(default=0.8, ge=0, le=1)
     """Episodes whose products have fresh facts: what stands still in the catalogue would be learned by heart."""
+    mistyped_share: float = Field(default=0.2, ge=0, le=1)  # questions with a slip of the keyboard
     outage_rate: float = Field(default=0.08, ge=0, le=1)  # the needed fact cannot be had at all
     retry_share: float = Field(default=0.08, ge=0, le=1)  # the paper keeps "a few" full hook retries; the share is ours
     min_accepted: float = Field(

@@ -16,6 +16,7 @@ from components.avatar.simulator.catalogue import Catalogue, Product, attribute_
 from components.avatar.simulator.families import FACT_FAMILIES, LINK_FAMILIES, SUPPORTED, needs_of
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.scenario import FaultKind, Question, Scenario, StreamEvent, ToolFault
+from components.avatar.simulator.typing_slips import mistyped
 from components.avatar.simulator.variation import varied_products
 
 T = TypeVar("T")
@@ -40,6 +41,7 @@ def sample_scenarios(
     *,
     fault_rate: float = 0.0,
     varied_share: float = 0.0,
+    mistyped_share: float = 0.0,
     questions_per_episode: int = 1,
     events: Sequence[StreamEvent] = (),
     prefix: str = "",
@@ -53,6 +55,7 @@ def sample_scenarios(
         fault_rate: share of scenarios with one transient fault of a needed tool. `outage` scenarios have their own,
             lasting fault.
         varied_share: share of scenarios whose products have facts of their own (variation.py), not the catalogue's.
+        mistyped_share: share of questions with a slip of the keyboard (typing_slips.py).
         questions_per_episode: viewer messages of one scenario, each of a family of its own.
         events: given to every scenario.
         prefix: of the scenarios' ids, default `<merchant>-<split>-<seed>`.
@@ -84,6 +87,8 @@ def sample_scenarios(
         if not faults and rng.random() < fault_rate:
             faults.extend(_transient(rng.choice(questions), merchant.harness, rng))
         scenario_seed = rng.randrange(2**31)
+        slips = random.Random(f"slips:{scenario_seed}")
+        questions = [_typed(question, mistyped_share, slips) for question in questions]
         scenarios.append(
             Scenario(
                 id=f"{prefix or f'{merchant.name}-{split}-{seed}'}-{number:05d}",
@@ -210,6 +215,12 @@ def part(rows: Sequence[T], split: Split, key: Callable[[T], str]) -> list[T]:
     chosen = ranked[:cut] if split == "test" else ranked[cut:]
     keep = {key(row) for row in chosen}
     return [row for row in rows if key(row) in keep]
+
+
+def _typed(question: Question, share: float, rng: random.Random) -> Question:
+    if rng.random() >= share:
+        return question
+    return question.model_copy(update={"text": mistyped(question.text, rng, map(str, question.slots.values()))})
 
 
 def _transient(question: Question, harness: Harness, rng: random.Random) -> list[ToolFault]:
