@@ -1,7 +1,7 @@
 """An example is believed only when the simulator reproduces it: every agent turn is played again as text, every
 observation compared."""
 
-from components.avatar.agent.examples import ROLES, Example
+from components.avatar.agent.examples import ROLES, Example, poor_rewards
 from components.avatar.agent.parser import ParsedCall, ParsedReply, parse
 from components.avatar.simulator.catalogue import Catalogue
 from components.avatar.simulator.session import Session
@@ -37,10 +37,5 @@ def verify(example: Example, catalogue: Catalogue) -> str:
             return f"segment {number}: the episode ends before the transcript does"
     if not observation.done:
         return "the transcript ends before the episode does"
-    score = session.score()
-    poor = [
-        name
-        for name in ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
-        if getattr(score, name) < 1
-    ]
+    poor = poor_rewards(session.score(), example.missteps, len(example.scenario.questions))
     return "reward below 1: " + ", ".join(poor) if poor else ""

@@ -22,6 +22,7 @@ from components.avatar.agent.examples import (
     Example,
     Trajectory,
     example_from_episode,
+    poor_rewards,
     read_rows,
     to_ids,
     training_tokens,
@@ -45,8 +46,6 @@ from components.avatar.simulator.types import StopReason
 from components.harness_augmentation.settings import Settings
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
-
-REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
 
 
 @dataclass
@@ -278,27 +277,27 @@ class Builder:
             )
         except Unrealisable as error:
             return None, str(error)
-        reason = rejection(result)
+        reason = rejection(result, plan.missteps, len(scenario.questions))
         if not reason and len(result.prompt_ids) + len(result.completion_ids) > limit:
             reason = "too long"
         if reason:
             return None, reason
         first = Session(harness, self.world.catalogue, scenario).begin().content
-        example = example_from_episode(name, scenario, harness, first, result, variant.operators, strength)
+        example = example_from_episode(name, scenario, harness, first, result, variant.operators, strength, plan.slips)
         ids, _ = to_ids(example, self.chat)
         if ids != [*result.prompt_ids, *result.completion_ids]:
             raise SystemFault(f"example {name}: its training ids are not those of the episode")
         return (example, ids), ""
 
 
-def rejection(result: EpisodeResult) -> str:
-    """Why the verifiers reject an episode; "" when it earns full reward. Raises SystemFault when our own side
-    failed."""
+def rejection(result: EpisodeResult, missteps: int = 0, questions: int = 1) -> str:
+    """Why the verifiers reject an episode; "" when it earns full reward, less what `missteps` cost. Raises SystemFault
+    when our own side failed."""
     if result.stop == StopReason.SYSTEM_FAULT or result.score is None:
         raise SystemFault(f"scenario {result.scenario_id}: {result.error}")
     if result.stop != StopReason.DONE:
         return str(result.stop)
-    return ", ".join(name for name in REWARDS if getattr(result.score, name) < 1)
+    return ", ".join(poor_rewards(result.score, missteps, questions))
 
 
 def fit(groups: list[list[Pair]], budget: int) -> list[list[Pair]]:

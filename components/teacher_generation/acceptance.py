@@ -4,9 +4,11 @@ harness, and what became of each scenario."""
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from components.avatar.agent.examples import Mistake, Trajectory
+from components.avatar.agent.examples import REWARDS, Misstep, Mistake, Trajectory, poor_rewards
 from components.avatar.agent.plans import Plan, play, possible_mistakes, take
+from components.avatar.harness.schema import HookCheck
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.oracle import Unrealisable
 from components.avatar.simulator.scenario import Scenario
@@ -14,7 +16,12 @@ from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import SemanticAction
 from components.teacher_generation.attempts import Attempt
 
-REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
+
+class Shares(NamedTuple):
+    """Shares of the trajectories with a mistake: one that a hook corrects, one that its result shows."""
+
+    retry: float
+    misstep: float
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,13 @@ def accept(
     actions: tuple[SemanticAction, ...],
     source: str,
     rng: random.Random,
-    retry_share: float,
+    shares: Shares,
     slips: Sequence[Mistake] = (),
 ) -> tuple[Trajectory | None, str]:
     """(trajectory, "") or (None, why it was rejected).
 
     `actions` are the finally correct behaviour and must be right by themselves, without a correction. `slips` are the
-    mistakes that the teacher itself made; a share of the trajectories carries one, drawn where there is none.
+    mistakes that the teacher itself made; `shares` of the trajectories carry one, drawn where there is none.
     """
     session = Session(world.harness, world.catalogue, scenario)
     plan = Plan(actions)
@@ -53,13 +60,22 @@ def accept(
     except Unrealisable as error:
         return None, f"not to be played under the merchant's own harness: {error}"
     score = session.score()
-    poor = [name for name in REWARDS if getattr(score, name) < 1]
+    poor = poor_rewards(score)
     if poor or session.corrections or plan.position != len(actions):
         return None, f"{session.stop}: " + ", ".join(poor or ["still corrected after the cut"])
-    mistake = _mistake(world, scenario, actions, rng, slips) if rng.random() < retry_share else None
-    reward = {name: getattr(score, name) for name in REWARDS}
+    draw = rng.random()
+    mistake = None
+    if draw < shares.retry:
+        mistake = _mistake(world, scenario, actions, rng, HookCheck, slips)
+    elif draw < shares.retry + shares.misstep:
+        mistake = _mistake(world, scenario, actions, rng, Misstep)
     return Trajectory(
-        scenario=scenario, actions=actions, split="train", reward=reward, source=source, mistake=mistake
+        scenario=scenario,
+        actions=actions,
+        split="train",
+        reward={name: getattr(score, name) for name in REWARDS},
+        source=source,
+        mistake=mistake,
     ), ""
 
 
@@ -68,21 +84,29 @@ def _mistake(
     scenario: Scenario,
     actions: tuple[SemanticAction, ...],
     rng: random.Random,
-    slips: Sequence[Mistake],
+    kind: type[HookCheck] | type[Misstep],
+    slips: Sequence[Mistake] = (),
 ) -> Mistake | None:
-    """A slip that a hook catches once and after which the same actions still earn full reward, one of `slips` if any
-    can be made again; None when there is none."""
+    """A mistake of `kind` after which the same actions still earn full reward (less what a misstep costs), one of
+    `slips` if any can be made again; None when there is none."""
     session = Session(world.harness, world.catalogue, scenario)
     session.begin()
     plan = Plan(actions)
     candidates = []
     for position, action in enumerate(actions):
-        candidates += [Mistake(before=position, check=check) for check in possible_mistakes(session, action)]
+        kinds = [found for found in possible_mistakes(session, action) if isinstance(found, kind)]
+        candidates += [Mistake(before=position, kind=found) for found in kinds]
         take(session, plan.turn(session))
     rng.shuffle(candidates)
+    rank = {
+        mistake.kind: rng.random() for mistake in candidates
+    }  # a kind that is possible often is not drawn more often
+    candidates.sort(key=lambda mistake: rank[mistake.kind])
     for mistake in (*slips, *candidates):
         session = Session(world.harness, world.catalogue, scenario)
-        play(session, Plan(actions, mistake))
-        if session.corrections == 1 and all(getattr(session.score(), name) == 1 for name in REWARDS):
+        plan = Plan(actions, mistake)
+        play(session, plan)
+        poor = poor_rewards(session.score(), plan.missteps, len(scenario.questions))
+        if not poor and session.corrections == int(kind is HookCheck):
             return mistake
     return None

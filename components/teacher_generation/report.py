@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from components.avatar.harness.schema import Family
+from components.avatar.agent.examples import Misstep
+from components.avatar.harness.schema import Family, HookCheck
 from components.avatar.simulator.scenario import Scenario
 from components.integrations.metrics import Metric
 from components.teacher_generation.acceptance import Solved
@@ -30,6 +31,7 @@ def acceptance(solved: Sequence[Solved]) -> dict[str, Any]:
         for family in families:
             by_family.setdefault(family, Counter()).update(one.rejected)
     kept = [one.trajectory for one in solved if one.trajectory is not None]
+    mistakes = [trajectory.mistake.kind for trajectory in kept if trajectory.mistake is not None]
     return {
         "episodes": len(solved),
         "accepted": len(kept),
@@ -38,7 +40,8 @@ def acceptance(solved: Sequence[Solved]) -> dict[str, Any]:
             for family, n in sorted(tried.items())
         },
         "rejected": dict(reasons.most_common()),
-        "retries_kept": sum(trajectory.mistake is not None for trajectory in kept),
+        "retries_kept": sum(isinstance(kind, HookCheck) for kind in mistakes),
+        "missteps_kept": sum(isinstance(kind, Misstep) for kind in mistakes),
         "faulty": sum(bool(trajectory.scenario.faults) for trajectory in kept),
     }
 

@@ -26,7 +26,7 @@ from components.integrations.cli import validate_settings
 from components.integrations.metrics import Metric, write_json
 from components.integrations.objects import S3Settings, open_objects
 from components.integrations.progress import Progress
-from components.teacher_generation.acceptance import Solved, accept
+from components.teacher_generation.acceptance import Shares, Solved, accept
 from components.teacher_generation.attempts import Ledger
 from components.teacher_generation.report import acceptance, endpoint_metrics, endpoint_report
 from components.teacher_generation.settings import Settings
@@ -78,6 +78,7 @@ def run(
         "trajectories": Metric(len(kept), 1),
         "acceptance_rate": Metric(len(kept) / max(1, len(solved)), len(solved)),
         "retry_share": Metric(report["retries_kept"] / max(1, len(kept)), len(kept)),
+        "misstep_share": Metric(report["missteps_kept"] / max(1, len(kept)), len(kept)),
         **{
             f"acceptance_rate.{family}": Metric(row["accepted"] / row["tried"], row["tried"])
             for family, row in families
@@ -175,7 +176,9 @@ def _ask_oracle(
     for done, scenario in enumerate(scenarios, start=1):
         actions = play(Session(world.harness, world.catalogue, scenario), Plan())
         rng = random.Random(f"teacher:{seed}:{scenario.id}")
-        trajectory, reason = accept(world, scenario, actions, "oracle", rng, settings.retry_share)
+        trajectory, reason = accept(
+            world, scenario, actions, "oracle", rng, Shares(settings.retry_share, settings.misstep_share)
+        )
         solved.append(Solved(scenario, trajectory, (reason,) if reason else ()))
         progress.update(done, len(scenarios), accepted=sum(one.trajectory is not None for one in solved))
     return solved

@@ -65,6 +65,8 @@ class Settings(Frozen):
     """Episodes whose products have fresh facts: what stands still in the catalogue would be learned by heart."""
     mistyped_share: float = Field(default=0.2, ge=0, le=1)  # questions with a slip of the keyboard
     outage_rate: float = Field(default=0.08, ge=0, le=1)  # the needed fact cannot be had at all
+    misstep_share: float = Field(default=0.1, ge=0, le=1)
+    """Trajectories with a wrong call that no hook catches (another skill or tool, a misspelt name) and its repair."""
     retry_share: float = Field(default=0.08, ge=0, le=1)  # the paper keeps "a few" full hook retries; the share is ours
     min_accepted: float = Field(
         default=0.5, ge=0, le=1

@@ -7,7 +7,8 @@ under one state of a harness. Examples hold text, so that a person can read them
 model.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -16,8 +17,9 @@ from pydantic import Field, ValidationError
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import Fault, InputError, file_fault
 from components.avatar.harness.schema import Family, Frozen, Harness, HookCheck, content_digest
+from components.avatar.simulator.rewards import BAD_CALL, BAD_SKILL
 from components.avatar.simulator.scenario import Scenario
-from components.avatar.simulator.types import Observation, SemanticAction
+from components.avatar.simulator.types import Observation, Score, SemanticAction
 
 if TYPE_CHECKING:
     from components.avatar.agent.chat import Chat
@@ -27,12 +29,29 @@ R = TypeVar("R", bound=Frozen)
 ROLES: dict[str, Literal["tool", "system", "user"]] = {"tool": "tool", "correction": "system", "viewer": "user"}
 
 
+class Misstep(StrEnum):
+    """A wrong choice that no hook catches: what comes back shows that it was wrong."""
+
+    WRONG_SKILL = "wrong_skill"  # another skill: its text is about something else
+    WRONG_TOOL = "wrong_tool"  # another tool: another fact, or an error
+    WRONG_NAME = "wrong_name"  # a tool or skill that the harness lacks, by a slip in its name
+
+
 class Mistake(Frozen):
-    """A slip that a hook catches: made just before action number `before`, then corrected. Shown to the student, never
-    trained on."""
+    """A slip just before action number `before`, which a hook (`kind` is its check) or a misstep's result shows; then
+    the action follows. Shown to the student, never trained on."""
 
     before: int = Field(ge=0)
-    check: HookCheck
+    kind: HookCheck | Misstep
+
+
+REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
+
+
+def poor_rewards(score: Score, missteps: int = 0, questions: int = 1) -> list[str]:
+    """The rewards that keep an episode out of training: those below 1 by more than `missteps` wrong calls cost."""
+    costs = {"tool_rationality": BAD_CALL, "skill_selection": BAD_SKILL}
+    return [name for name in REWARDS if getattr(score, name) < 1 - costs.get(name, 0) * missteps / questions - 1e-9]
 
 
 class Trajectory(Frozen):
@@ -77,6 +96,15 @@ class Example(Frozen):
     segments: tuple[ExampleSegment, ...]
 
     @property
+    def missteps(self) -> int:
+        """Wrong calls whose own results show it: neither trained on nor corrected by a hook."""
+        followers = [segment.kind for segment in self.segments[1:]]
+        return sum(
+            segment.kind == "call" and not segment.trained and follower != "correction"
+            for segment, follower in zip(self.segments, followers, strict=False)
+        )
+
+    @property
     def content(self) -> str:
         """Digest of what a student sees: equal for two examples that differ in their ids only."""
         return content_digest([self.harness_digest, self.first_message, [segment.text for segment in self.segments]])
@@ -90,19 +118,20 @@ def example_from_episode(
     result: EpisodeResult,
     operators: tuple[str, ...] = (),
     strength: float = 0.0,
+    slips: Collection[int] = (),
 ) -> Example:
-    """The transcript of a finished episode as an example. Agent turns that a correction follows are marked
-    untrained."""
+    """The transcript of a finished episode as an example. Marked untrained are the agent turns that a correction
+    follows and those numbered in `slips` (from 0)."""
     followers = [*result.segments[1:], None]
-    segments = tuple(
-        ExampleSegment(
-            author=segment.author,
-            kind=segment.kind,
-            text=segment.text,
-            trained=segment.author == "agent" and (follower is None or follower.kind != "correction"),
+    segments = []
+    turn = 0
+    for segment, follower in zip(result.segments, followers, strict=True):
+        agent = segment.author == "agent"
+        right = turn not in slips and (follower is None or follower.kind != "correction")
+        segments.append(
+            ExampleSegment(author=segment.author, kind=segment.kind, text=segment.text, trained=agent and right)
         )
-        for segment, follower in zip(result.segments, followers, strict=True)
-    )
+        turn += agent
     return Example(
         id=example_id,
         scenario=scenario,
@@ -111,7 +140,7 @@ def example_from_episode(
         harness_digest=harness.digest,
         harness=harness,
         first_message=first_message,
-        segments=segments,
+        segments=tuple(segments),
     )
 
 

@@ -1,21 +1,23 @@
 """What the teacher does turn by turn: recorded actions or the oracle's own, and, in a few episodes, a mistake that a
-hook catches.
+hook catches or that its own result shows.
 
 A plan answers one question: given the session as it stands, what is the next turn? Teacher generation plays it
 straight in a session, augmentation plays it through the episode loop.
 """
 
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.avatar.agent.examples import Mistake
+from components.avatar.agent.examples import Misstep, Mistake
 from components.avatar.agent.parser import call_text
-from components.avatar.harness.schema import HookCheck
-from components.avatar.simulator.oracle import next_action, realise
+from components.avatar.harness.schema import Capability, HookCheck
+from components.avatar.simulator.oracle import call_of, next_action, realise
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import Observation, SemanticAction
+from components.avatar.simulator.typing_slips import mistyped
 
 
 @dataclass(frozen=True)
@@ -34,24 +36,29 @@ class Turn:
 
 class Plan:
     """Plays `recorded` actions, or the oracle's when None. `last` is the action behind the last turn, None for a
-    mistake."""
+    mistake; `slips` are the numbers of the turns (from 0) that were mistakes."""
 
     def __init__(self, recorded: Sequence[SemanticAction] | None = None, mistake: Mistake | None = None) -> None:
         self.recorded = recorded
         self.mistake = mistake
         self.position = 0  # actions taken so far, mistakes not counted
         self.last: SemanticAction | None = None
-        self._slipped = False
+        self.slips: list[int] = []
+
+    @property
+    def missteps(self) -> int:
+        """Wrong calls so far that no hook caught."""
+        return len(self.slips) if self.mistake is not None and isinstance(self.mistake.kind, Misstep) else 0
 
     def turn(self, session: Session) -> Turn:
         """The next turn. When the recorded actions run out before the episode ends, the oracle goes on."""
         left = self.recorded is not None and self.position < len(self.recorded)
         action = self.recorded[self.position] if self.recorded is not None and left else next_action(session)
         right = _turn(session, action)
-        if self.mistake is not None and not self._slipped and self.mistake.before == self.position:
-            self._slipped = True
-            wrong = slip(session, action, right, self.mistake.check)
+        if self.mistake is not None and not self.slips and self.mistake.before == self.position:
+            wrong = slip(session, action, right, self.mistake.kind)
             if wrong is not None:
+                self.slips.append(self.position)
                 self.last = None
                 return wrong
         self.position += 1
@@ -76,16 +83,64 @@ def take(session: Session, turn: Turn) -> Observation:
     return session.reply(turn.reply) if turn.name is None else session.call(turn.name, turn.arguments)
 
 
-def possible_mistakes(session: Session, action: SemanticAction) -> list[HookCheck]:
-    """The checks that a slip in place of `action` would break, by the hooks of the session's harness."""
+def possible_mistakes(session: Session, action: SemanticAction) -> list[HookCheck | Misstep]:
+    """What can go wrong in place of `action`: checks of the hooks of the session's harness, missteps."""
     right = _turn(session, action)
-    checks = dict.fromkeys(hook.check for hook in session.harness.hooks)
-    return [check for check in checks if slip(session, action, right, check) is not None]
+    kinds = [*dict.fromkeys(hook.check for hook in session.harness.hooks), *Misstep]
+    return [kind for kind in kinds if slip(session, action, right, kind) is not None]
 
 
-def slip(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
-    """A turn that breaks `check` instead of the `right` one; None where that is not possible. Built from the right
-    text, so that it needs no wording of its own in any language."""
+def slip(session: Session, action: SemanticAction, right: Turn, kind: HookCheck | Misstep) -> Turn | None:
+    """A turn that goes wrong as `kind` says instead of the `right` one; None where that is not possible. Built from the
+    right text and the harness's names, so that it needs no wording of its own in any language."""
+    if isinstance(kind, Misstep):
+        return _misstep(session, action, right, kind)
+    return _breach(session, action, right, kind)
+
+
+def _misstep(session: Session, action: SemanticAction, right: Turn, kind: Misstep) -> Turn | None:
+    harness, turn = session.harness, session.turn
+    needed = sum(state.open and bool(state.need.calls) for state in turn.needs) + (action.kind == "skill")
+    if right.name is None or harness.limits.tool_calls - turn.calls <= needed:
+        return None
+    rng = random.Random(f"{session.scenario.seed}/{harness.digest}/{turn.calls}")
+    if kind == Misstep.WRONG_NAME:
+        return _misnamed(session, action, right, rng)
+    if kind == Misstep.WRONG_SKILL and action.kind == "skill":
+        names = [
+            skill.name for skill in harness.skills if skill not in turn.skills and skill.name not in session.loaded
+        ]
+        if not names:
+            return None
+        _, name, arguments = call_of(harness, Capability.LOAD_SKILL, {"skill": rng.choice(names)})
+        return Turn(name=name, arguments=arguments)
+    if kind == Misstep.WRONG_TOOL and action.kind == "call":
+        useful = {call.capability for state in turn.needs for call in state.need.calls} | {Capability.LOAD_SKILL}
+        tools = [
+            t for t in harness.tools if t.name in harness.bindings and harness.bindings[t.name].capability not in useful
+        ]
+        if not tools:
+            return None
+        tool = rng.choice(tools)
+        canonical = harness.bindings[tool.name].arguments
+        given = {name: action.arguments.get(canonical.get(name, "")) for name in tool.argument_names()}
+        return Turn(name=tool.name, arguments={name: value for name, value in given.items() if value is not None})
+    return None
+
+
+def _misnamed(session: Session, action: SemanticAction, right: Turn, rng: random.Random) -> Turn | None:
+    """The right call with a slip in the tool's name or, of a skill to load, in the skill's."""
+    assert right.name is not None
+    if action.kind == "skill":
+        [(argument, skill)] = right.arguments.items()
+        wrong = mistyped(skill, rng)
+        return Turn(name=right.name, arguments={argument: wrong}) if session.harness.skill(wrong) is None else None
+    wrong = mistyped(right.name, rng)
+    return Turn(name=wrong, arguments=right.arguments) if session.harness.tool(wrong) is None else None
+
+
+def _breach(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
+    """A turn that breaks `check`."""
     hook = next((hook for hook in session.harness.hooks if hook.check == check and hook.retries > 0), None)
     if hook is None:
         return None

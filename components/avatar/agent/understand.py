@@ -64,7 +64,7 @@ def understand(harness: Harness, catalogue: Catalogue, scenario: Scenario, turns
             transcript.append((_SPEAKERS[observation.role], observation.content))
         if corrected:
             checks = [hook.check for hook in hooks if hook.message == observation.content]
-            slips += [Mistake(before=len(actions), check=check) for check in checks[:1]]
+            slips += [Mistake(before=len(actions), kind=check) for check in checks[:1]]
         elif action is not None:
             actions.append(action)
     return Understood(session, tuple(actions), tuple(slips), tuple(transcript))

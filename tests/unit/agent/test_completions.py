@@ -226,7 +226,7 @@ def test_slips_unknown_tools_and_cut_turns_mean_nothing(world, scenario):
     understood = understand(world.harness, world.catalogue, scenario, clumsy)
     assert understood.session.stop == StopReason.DONE
     assert [action.kind for action in understood.actions] == ["skill", "call", "reply"]
-    assert [(slip.before, slip.check) for slip in understood.slips] == [(0, HookCheck.SKILL_LOADED)]
+    assert [(slip.before, slip.kind) for slip in understood.slips] == [(0, HookCheck.SKILL_LOADED)]
     assert [who for who, _ in understood.transcript].count("correction") == 2
     assert understood.session.score().tool_rationality < 1  # of the unknown tool: the verifiers still see it
 

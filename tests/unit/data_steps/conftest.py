@@ -17,7 +17,7 @@ from components.teacher_generation.settings import Settings as TeacherSettings
 
 ROOT = Path(__file__).parents[3]
 MERCHANT = ROOT / "infra" / "harnesses" / "lumi-beauty"
-TEACHER = TeacherSettings(episodes=48, retry_share=0.2, fault_rate=0.2, outage_rate=0.1)
+TEACHER = TeacherSettings(episodes=48, retry_share=0.2, misstep_share=0.2, fault_rate=0.2, outage_rate=0.1)
 AUGMENTATION = AugmentationSettings(original_share=0.1, trajectories_per_variant=2)
 
 

@@ -17,6 +17,7 @@ from components.avatar.agent.examples import (
 from components.avatar.agent.surfaces import surfaces_of
 from components.avatar.errors import InputError
 from components.avatar.simulator.sampling import sample_scenarios
+from components.data_validation.verify import verify
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,19 @@ def test_the_supervised_text_of_a_retry_is_the_recovery_only(augmented, chat):
         assert trained == "".join(f"{text}<|im_end|>" for text in right)
         wrong = [s.text for s in example.segments if s.author == "agent" and not s.trained]
         assert len(wrong) == 1
+
+
+def test_a_misstep_is_shown_and_not_trained_on(world, augmented, chat):
+    """Also: with the same wrong call trained on, or one more of them, the verifier refuses the example."""
+    rows = [example for example in read_rows(augmented / "hsa.jsonl", Example) if example.missteps]
+    assert rows, "misstep_share is 0.2 here"
+    for example in rows:
+        [wrong] = [number for number, s in enumerate(example.segments) if s.author == "agent" and not s.trained]
+        assert (example.segments[wrong].kind, example.segments[wrong + 1].kind) == ("call", "tool")
+        assert example.segments[wrong + 2].trained
+        assert verify(example, world.catalogue) == ""
+        segments = tuple(s.model_copy(update={"trained": s.author == "agent"}) for s in example.segments)
+        assert verify(example.model_copy(update={"segments": segments}), world.catalogue).startswith("reward below 1")
 
 
 def test_tokens_of_shared_prefixes(augmented, chat):

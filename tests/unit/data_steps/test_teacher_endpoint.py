@@ -346,7 +346,7 @@ def test_a_corrected_turn_is_cut_and_a_share_stays_whole(endpoint, teach, world)
         assert [a.kind for a in trajectory.actions] == [a.kind for a in oracle[trajectory.scenario.id].actions]
     _, report, whole = teach(settings.model_copy(update={"retry_share": 1.0}), "whole")
     assert report["retries_kept"] == 10
-    assert all(t.mistake.check == HookCheck.SKILL_LOADED and t.mistake.before == 0 for t in whole)
+    assert all(t.mistake.kind == HookCheck.SKILL_LOADED and t.mistake.before == 0 for t in whole)
 
 
 def test_calls_as_text_thoughts_and_broken_arguments(endpoint, teach):

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from components.avatar.agent.examples import Trajectory, read_rows
+from components.avatar.agent.examples import Misstep, Trajectory, poor_rewards, read_rows
 from components.avatar.agent.plans import Plan, play, slip
 from components.avatar.errors import InputError, SystemFault
 from components.avatar.harness.schema import Family, HookCheck
@@ -33,14 +33,44 @@ def test_replay_of_every_trajectory_earns_full_reward(world, trajectories):
         assert trajectory.reward == dict.fromkeys(REWARDS, 1.0)
 
 
+def with_a(kind, trajectories):
+    return [t for t in trajectories if t.mistake is not None and isinstance(t.mistake.kind, kind)]
+
+
 def test_a_mistake_costs_one_correction_and_is_recovered(world, trajectories):
-    retries = [trajectory for trajectory in trajectories if trajectory.mistake is not None]
+    retries = with_a(HookCheck, trajectories)
     assert len(retries) == pytest.approx(TEACHER.retry_share * len(trajectories), abs=8)
-    assert len({trajectory.mistake.check for trajectory in retries}) >= 3
+    assert len({trajectory.mistake.kind for trajectory in retries}) >= 3
     for trajectory in retries:
         session = Session(world.harness, world.catalogue, trajectory.scenario)
         assert play(session, Plan(trajectory.actions, trajectory.mistake)) == trajectory.actions
         assert session.corrections == 1 and session.score().quality == 1
+
+
+def test_a_misstep_is_one_wrong_call_and_is_recovered(world, trajectories):
+    missteps = with_a(Misstep, trajectories)
+    assert len(missteps) == pytest.approx(TEACHER.misstep_share * len(trajectories), abs=8)
+    assert {trajectory.mistake.kind for trajectory in missteps} == set(Misstep)
+    for trajectory in missteps:
+        session = Session(world.harness, world.catalogue, trajectory.scenario)
+        plan = Plan(trajectory.actions, trajectory.mistake)
+        assert play(session, plan) == trajectory.actions
+        assert session.corrections == 0 and session.score().quality == 1 and plan.missteps == 1
+        wrong = session.calls[plan.slips[0]]
+        assert not wrong.expected and len(session.calls) == 1 + sum(a.kind != "reply" for a in trajectory.actions)
+
+
+def test_no_misstep_where_the_call_limit_leaves_no_room(world, trajectories):
+    for trajectory in with_a(Misstep, trajectories):
+        calls = sum(action.kind != "reply" for action in trajectory.actions)
+        if len(trajectory.scenario.questions) > 1 or trajectory.scenario.faults:
+            continue
+        limits = world.harness.limits.model_copy(update={"tool_calls": calls})
+        tight = world.harness.model_copy(update={"limits": limits})
+        plan = Plan(trajectory.actions, trajectory.mistake)
+        session = Session(tight, world.catalogue, trajectory.scenario)
+        play(session, plan)
+        assert not plan.slips and poor_rewards(session.score()) == []
 
 
 def test_acceptance_is_reported_by_family(taught, trajectories):
