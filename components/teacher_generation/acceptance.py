@@ -98,9 +98,8 @@ def _mistake(
         candidates += [Mistake(before=position, kind=found) for found in kinds]
         take(session, plan.turn(session))
     rng.shuffle(candidates)
-    rank = {
-        mistake.kind: rng.random() for mistake in candidates
-    }  # a kind that is possible often is not drawn more often
+    # Every kind has the same chance, however many actions allow it.
+    rank = {mistake.kind: rng.random() for mistake in candidates}
     candidates.sort(key=lambda mistake: rank[mistake.kind])
     for mistake in (*slips, *candidates):
         session = Session(world.harness, world.catalogue, scenario)

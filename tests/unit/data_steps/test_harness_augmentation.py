@@ -181,11 +181,11 @@ def _names(example):
 
 
 def _meanings(example):
-    """Capability and canonical arguments of every call; a skill by the families it handles."""
+    """Capability and canonical arguments of every call but missteps; a skill by the families it handles."""
     meanings = []
     for segment in example.segments:
         call = parse(segment.text)
-        if segment.kind != "call" or not isinstance(call, ParsedCall):
+        if segment.kind != "call" or not isinstance(call, ParsedCall) or (example.missteps and not segment.trained):
             continue
         binding = example.harness.bindings[call.name]
         arguments = {binding.arguments[name]: value for name, value in call.arguments.items()}
