@@ -99,32 +99,18 @@ def slip(session: Session, action: SemanticAction, right: Turn, kind: HookCheck 
 
 
 def _misstep(session: Session, action: SemanticAction, right: Turn, kind: Misstep) -> Turn | None:
-    harness, turn = session.harness, session.turn
+    """A wrong call in place of `right`, if the call limit leaves room for it."""
+    turn = session.turn
     needed = sum(state.open and bool(state.need.calls) for state in turn.needs) + (action.kind == "skill")
-    if right.name is None or harness.limits.tool_calls - turn.calls <= needed:
+    if right.name is None or session.harness.limits.tool_calls - turn.calls <= needed:
         return None
-    rng = random.Random(f"{session.scenario.seed}/{harness.digest}/{turn.calls}")
+    rng = random.Random(f"{session.scenario.seed}/{session.harness.digest}/{turn.calls}")
     if kind == Misstep.WRONG_NAME:
         return _misnamed(session, action, right, rng)
     if kind == Misstep.WRONG_SKILL and action.kind == "skill":
-        names = [
-            skill.name for skill in harness.skills if skill not in turn.skills and skill.name not in session.loaded
-        ]
-        if not names:
-            return None
-        _, name, arguments = call_of(harness, Capability.LOAD_SKILL, {"skill": rng.choice(names)})
-        return Turn(name=name, arguments=arguments)
+        return _another_skill(session, rng)
     if kind == Misstep.WRONG_TOOL and action.kind == "call":
-        useful = {call.capability for state in turn.needs for call in state.need.calls} | {Capability.LOAD_SKILL}
-        tools = [
-            t for t in harness.tools if t.name in harness.bindings and harness.bindings[t.name].capability not in useful
-        ]
-        if not tools:
-            return None
-        tool = rng.choice(tools)
-        canonical = harness.bindings[tool.name].arguments
-        given = {name: action.arguments.get(canonical.get(name, "")) for name in tool.argument_names()}
-        return Turn(name=tool.name, arguments={name: value for name, value in given.items() if value is not None})
+        return _another_tool(session, action, rng)
     return None
 
 
@@ -137,6 +123,29 @@ def _misnamed(session: Session, action: SemanticAction, right: Turn, rng: random
         return Turn(name=right.name, arguments={argument: wrong}) if session.harness.skill(wrong) is None else None
     wrong = mistyped(right.name, rng)
     return Turn(name=wrong, arguments=right.arguments) if session.harness.tool(wrong) is None else None
+
+
+def _another_skill(session: Session, rng: random.Random) -> Turn | None:
+    others = [s.name for s in session.harness.skills if s not in session.turn.skills and s.name not in session.loaded]
+    if not others:
+        return None
+    _, name, arguments = call_of(session.harness, Capability.LOAD_SKILL, {"skill": rng.choice(others)})
+    return Turn(name=name, arguments=arguments)
+
+
+def _another_tool(session: Session, action: SemanticAction, rng: random.Random) -> Turn | None:
+    """A tool that the question does not need, with what is known of its arguments (too few make an error)."""
+    bindings = session.harness.bindings
+    useful = {call.capability for state in session.turn.needs for call in state.need.calls} | {Capability.LOAD_SKILL}
+    others = [
+        tool for tool in session.harness.tools if tool.name in bindings and bindings[tool.name].capability not in useful
+    ]
+    if not others:
+        return None
+    tool = rng.choice(others)
+    canonical = bindings[tool.name].arguments
+    known = {name: action.arguments.get(canonical.get(name, "")) for name in tool.argument_names()}
+    return Turn(name=tool.name, arguments={name: value for name, value in known.items() if value is not None})
 
 
 def _breach(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
