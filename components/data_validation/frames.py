@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from components.avatar.agent.examples import Example, Trajectory
+from components.avatar.agent.examples import REWARDS, Example, Trajectory
 from components.avatar.agent.surfaces import Surfaces
 from components.avatar.harness.operators import OPERATORS
 from components.avatar.harness.schema import Family, Harness, content_digest
@@ -45,16 +45,12 @@ def trajectory_frame(trajectories: Sequence[Trajectory], pool: Pool) -> pd.DataF
             ),
             "source": t.source,
             "retry": int(t.mistake is not None),
-            **{
-                name: t.reward.get(name)
-                for name in ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
-            },
+            **{name: t.reward.get(name) for name in REWARDS},
         }
         for t in trajectories
     ]
     columns = ["id", "content", "family", "questions", "actions", "split", "foreign", "source", "retry"]
-    rewards = ["accuracy", "effectiveness", "tool_rationality", "skill_selection"]
-    return pd.DataFrame(rows, columns=pd.Index([*columns, *rewards]))
+    return pd.DataFrame(rows, columns=pd.Index([*columns, *REWARDS]))
 
 
 def question_frame(trajectories: Sequence[Trajectory], families: Iterable[Family]) -> pd.DataFrame:

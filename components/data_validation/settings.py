@@ -14,7 +14,7 @@ class Settings(Frozen):
     families: tuple[Family, ...] = ()
     min_per_family: int = Field(default=5, ge=1)  # questions
     max_family_share: float = Field(default=0.4, gt=0, le=1)  # a warning beyond it
-    max_retry_share: float = Field(default=0.3, ge=0, le=1)  # trajectories with a corrected slip; a warning beyond it
+    max_retry_share: float = Field(default=0.3, ge=0, le=1)  # trajectories with a mistake; a warning beyond it
     max_example_tokens: int = Field(default=1024, ge=64)
     max_tokens_per_arm: int = Field(default=250_000, ge=1)
     min_augmented_share: float = Field(default=0.5, ge=0, le=1)  # hsa rows whose harness is not the merchant's own

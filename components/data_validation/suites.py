@@ -16,9 +16,8 @@ from great_expectations.expectations.core.expect_column_values_to_be_unique impo
 from great_expectations.expectations.core.expect_table_row_count_to_be_between import ExpectTableRowCountToBeBetween
 from great_expectations.expectations.expectation import Expectation
 
+from components.avatar.agent.examples import REWARDS
 from components.data_validation.settings import Settings
-
-REWARDS = ("accuracy", "effectiveness", "tool_rationality", "skill_selection")
 
 
 def trajectories(settings: Settings) -> list[Expectation]:
@@ -34,7 +33,7 @@ def trajectories(settings: Settings) -> list[Expectation]:
         _in_set("split", "split", ["train"], "no trajectory of the test split"),
         _between("disjoint", "foreign", 0, 0, "no question and no product of the test split"),
         _between("actions", "actions", 1, None, "no trajectory without an action"),
-        _mean("retries", "retry", None, settings.max_retry_share, "few trajectories with a corrected slip", "warning"),
+        _mean("retries", "retry", None, settings.max_retry_share, "few trajectories with a mistake", "warning"),
     ]
 
 

@@ -283,7 +283,9 @@ class Builder:
         if reason:
             return None, reason
         first = Session(harness, self.world.catalogue, scenario).begin().content
-        example = example_from_episode(name, scenario, harness, first, result, variant.operators, strength, plan.slips)
+        example = example_from_episode(
+            name, scenario, harness, first, result, variant.operators, strength, plan.slipped_at
+        )
         ids, _ = to_ids(example, self.chat)
         if ids != [*result.prompt_ids, *result.completion_ids]:
             raise SystemFault(f"example {name}: its training ids are not those of the episode")

@@ -4,7 +4,6 @@ harness, and what became of each scenario."""
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from components.avatar.agent.examples import REWARDS, Misstep, Mistake, Trajectory, poor_rewards
 from components.avatar.agent.plans import Plan, play, possible_mistakes, take
@@ -15,13 +14,7 @@ from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import SemanticAction
 from components.teacher_generation.attempts import Attempt
-
-
-class Shares(NamedTuple):
-    """Shares of the trajectories with a mistake: one that a hook corrects, one that its result shows."""
-
-    retry: float
-    misstep: float
+from components.teacher_generation.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -45,13 +38,14 @@ def accept(
     actions: tuple[SemanticAction, ...],
     source: str,
     rng: random.Random,
-    shares: Shares,
+    settings: Settings,
     slips: Sequence[Mistake] = (),
 ) -> tuple[Trajectory | None, str]:
     """(trajectory, "") or (None, why it was rejected).
 
     `actions` are the finally correct behaviour and must be right by themselves, without a correction. `slips` are the
-    mistakes that the teacher itself made; `shares` of the trajectories carry one, drawn where there is none.
+    mistakes that the teacher itself made; `retry_share` and `misstep_share` of the trajectories carry a mistake, a
+    drawn one where there is none.
     """
     session = Session(world.harness, world.catalogue, scenario)
     plan = Plan(actions)
@@ -65,9 +59,9 @@ def accept(
         return None, f"{session.stop}: " + ", ".join(poor or ["still corrected after the cut"])
     draw = rng.random()
     mistake = None
-    if draw < shares.retry:
+    if draw < settings.retry_share:
         mistake = _mistake(world, scenario, actions, rng, HookCheck, slips)
-    elif draw < shares.retry + shares.misstep:
+    elif draw < settings.retry_share + settings.misstep_share:
         mistake = _mistake(world, scenario, actions, rng, Misstep)
     return Trajectory(
         scenario=scenario,

@@ -27,7 +27,7 @@ from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.scenario import Scenario
 from components.avatar.simulator.types import StopReason
 from components.integrations.progress import Progress
-from components.teacher_generation.acceptance import Shares, Solved, accept
+from components.teacher_generation.acceptance import Solved, accept
 from components.teacher_generation.attempts import Attempt, Ledger, Tokens
 from components.teacher_generation.byte_tokenizer import byte_tokenizer
 from components.teacher_generation.judges import ask, majority, metered
@@ -210,6 +210,6 @@ class Teaching:
             understood.actions,
             f"endpoint:{self._endpoint.model}",
             random.Random(f"teacher:{self.seed}:{scenario.id}"),
-            Shares(self.settings.retry_share, self.settings.misstep_share),
+            self.settings,
             understood.slips,
         )

@@ -26,7 +26,7 @@ from components.integrations.cli import validate_settings
 from components.integrations.metrics import Metric, write_json
 from components.integrations.objects import S3Settings, open_objects
 from components.integrations.progress import Progress
-from components.teacher_generation.acceptance import Shares, Solved, accept
+from components.teacher_generation.acceptance import Solved, accept
 from components.teacher_generation.attempts import Ledger
 from components.teacher_generation.report import acceptance, endpoint_metrics, endpoint_report
 from components.teacher_generation.settings import Settings
@@ -134,18 +134,20 @@ def draw_scenarios(world: Merchant, settings: Settings, seed: int) -> list[Scena
             [Fault("settings", "outage_rate", str(settings.outage_rate), f"0: no tool of {world.name} can fail")]
         )
     total = sum(weights.values())
-    shares = {family: (1 - settings.outage_rate) * weight / total for family, weight in weights.items()}
+    # In the schema's order: what is drawn must not depend on the order of a mapping in a profile.
+    shares = {family: (1 - settings.outage_rate) * weights[family] / total for family in Family if family in weights}
     shares[Family.OUTAGE] = settings.outage_rate
-    # sample_scenarios draws its families in equal shares, so a family's share is the number of times it is listed.
-    listed = [family for family, count in apportion(shares, FAMILY_SLOTS).items() for _ in range(count)]
     scenarios: list[Scenario] = []
     for questions, count in apportion(settings.questions_per_episode, settings.episodes).items():
+        # sample_scenarios draws its families in equal shares, so a family's share is the number of times it is listed.
+        # Not more slots than questions: every family is asked at least once, as far as there is room.
+        slots = apportion(shares, min(FAMILY_SLOTS, count * questions))
         scenarios += sample_scenarios(
             world,
             count,
             seed * 100 + questions,
             "train",
-            listed,
+            [family for family, listed in slots.items() for _ in range(listed)],
             fault_rate=settings.fault_rate,
             varied_share=settings.varied_share,
             mistyped_share=settings.mistyped_share,
@@ -176,9 +178,7 @@ def _ask_oracle(
     for done, scenario in enumerate(scenarios, start=1):
         actions = play(Session(world.harness, world.catalogue, scenario), Plan())
         rng = random.Random(f"teacher:{seed}:{scenario.id}")
-        trajectory, reason = accept(
-            world, scenario, actions, "oracle", rng, Shares(settings.retry_share, settings.misstep_share)
-        )
+        trajectory, reason = accept(world, scenario, actions, "oracle", rng, settings)
         solved.append(Solved(scenario, trajectory, (reason,) if reason else ()))
         progress.update(done, len(scenarios), accepted=sum(one.trajectory is not None for one in solved))
     return solved

@@ -39,7 +39,7 @@ def parameters(s3, request, tmp_path, monkeypatch):
     stated = yaml.safe_load((PROFILES / "h20.yaml").read_text())
     stated |= {"storage_uri": f"s3://{s3.bucket}/{request.node.name}", "storage_encryption": "AES256"}
     path = tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump(stated, sort_keys=False))
+    path.write_text(yaml.safe_dump(stated))
     return arguments(load_profile(str(path)))
 
 

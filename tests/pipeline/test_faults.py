@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 def profile_with(tmp_path, **changes):
     profile = yaml.safe_load((PROFILES / "smoke.yaml").read_text()) | changes
     path = tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump(profile, sort_keys=False))
+    path.write_text(yaml.safe_dump(profile))
     return str(path)
 
 

@@ -7,7 +7,7 @@ under one state of a harness. Examples hold text, so that a person can read them
 model.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -118,16 +118,16 @@ def example_from_episode(
     result: EpisodeResult,
     operators: tuple[str, ...] = (),
     strength: float = 0.0,
-    slips: Collection[int] = (),
+    slipped_at: int | None = None,
 ) -> Example:
     """The transcript of a finished episode as an example. Marked untrained are the agent turns that a correction
-    follows and those numbered in `slips` (from 0)."""
+    follows and turn number `slipped_at` (from 0)."""
     followers = [*result.segments[1:], None]
     segments = []
     turn = 0
     for segment, follower in zip(result.segments, followers, strict=True):
         agent = segment.author == "agent"
-        right = turn not in slips and (follower is None or follower.kind != "correction")
+        right = turn != slipped_at and (follower is None or follower.kind != "correction")
         segments.append(
             ExampleSegment(author=segment.author, kind=segment.kind, text=segment.text, trained=agent and right)
         )

@@ -36,29 +36,30 @@ class Turn:
 
 class Plan:
     """Plays `recorded` actions, or the oracle's when None. `last` is the action behind the last turn, None for a
-    mistake; `slips` are the numbers of the turns (from 0) that were mistakes."""
+    mistake; `slipped_at` is the number of the turn (from 0) that was the mistake."""
 
     def __init__(self, recorded: Sequence[SemanticAction] | None = None, mistake: Mistake | None = None) -> None:
         self.recorded = recorded
         self.mistake = mistake
         self.position = 0  # actions taken so far, mistakes not counted
         self.last: SemanticAction | None = None
-        self.slips: list[int] = []
+        self.slipped_at: int | None = None
 
     @property
     def missteps(self) -> int:
-        """Wrong calls so far that no hook caught."""
-        return len(self.slips) if self.mistake is not None and isinstance(self.mistake.kind, Misstep) else 0
+        """Wrong calls so far that no hook caught: 0 or 1."""
+        kind = None if self.mistake is None or self.slipped_at is None else self.mistake.kind
+        return int(isinstance(kind, Misstep))
 
     def turn(self, session: Session) -> Turn:
         """The next turn. When the recorded actions run out before the episode ends, the oracle goes on."""
         left = self.recorded is not None and self.position < len(self.recorded)
         action = self.recorded[self.position] if self.recorded is not None and left else next_action(session)
         right = _turn(session, action)
-        if self.mistake is not None and not self.slips and self.mistake.before == self.position:
+        if self.mistake is not None and self.slipped_at is None and self.mistake.before == self.position:
             wrong = slip(session, action, right, self.mistake.kind)
             if wrong is not None:
-                self.slips.append(self.position)
+                self.slipped_at = self.position
                 self.last = None
                 return wrong
         self.position += 1

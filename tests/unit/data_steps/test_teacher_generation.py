@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from components.avatar.agent.examples import Misstep, Trajectory, poor_rewards, read_rows
+from components.avatar.agent.examples import REWARDS, Misstep, Trajectory, poor_rewards, read_rows
 from components.avatar.agent.plans import Plan, play, slip
 from components.avatar.errors import InputError, SystemFault
 from components.avatar.harness.schema import Family, HookCheck
@@ -14,9 +14,18 @@ from components.avatar.simulator.sampling import sample_scenarios
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import SemanticAction, StopReason
 from components.teacher_generation import run as step
-from components.teacher_generation.acceptance import REWARDS
 from components.teacher_generation.settings import Settings
 from tests.unit.data_steps.conftest import MERCHANT, TEACHER
+
+TRAINED = (
+    Family.PRICE,
+    Family.STOCK,
+    Family.COUPON,
+    Family.SHIPPING,
+    Family.ON_AIR,
+    Family.CHIT_CHAT,
+    Family.INJECTION,
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +65,9 @@ def test_a_misstep_is_one_wrong_call_and_is_recovered(world, trajectories):
         plan = Plan(trajectory.actions, trajectory.mistake)
         assert play(session, plan) == trajectory.actions
         assert session.corrections == 0 and session.score().quality == 1 and plan.missteps == 1
-        wrong = session.calls[plan.slips[0]]
-        assert not wrong.expected and len(session.calls) == 1 + sum(a.kind != "reply" for a in trajectory.actions)
+        calls = [action.kind != "reply" for action in trajectory.actions]
+        wrong = session.calls[sum(calls[: plan.slipped_at])]
+        assert not wrong.expected and len(session.calls) == 1 + sum(calls)
 
 
 def test_no_misstep_where_the_call_limit_leaves_no_room(world, trajectories):
@@ -70,7 +80,7 @@ def test_no_misstep_where_the_call_limit_leaves_no_room(world, trajectories):
         plan = Plan(trajectory.actions, trajectory.mistake)
         session = Session(tight, world.catalogue, trajectory.scenario)
         play(session, plan)
-        assert not plan.slips and poor_rewards(session.score()) == []
+        assert plan.slipped_at is None and poor_rewards(session.score()) == []
 
 
 def test_acceptance_is_reported_by_family(taught, trajectories):
@@ -180,3 +190,13 @@ def test_apportion_is_exact_and_forgets_nobody():
     assert step.apportion({"a": 1, "b": 1, "c": 1}, 10) == {"a": 4, "b": 3, "c": 3}
     assert step.apportion({"a": 1000, "b": 1}, 10) == {"a": 9, "b": 1}
     assert step.apportion({"a": 1, "b": 0}, 5) == {"a": 5, "b": 0}
+
+
+def test_every_family_is_asked_and_a_mappings_order_decides_nothing(world):
+    families = {family: 1.0 + (family == Family.CHIT_CHAT) * 9 for family in TRAINED}
+    settings = Settings(episodes=24, families=families, questions_per_episode={1: 1})
+    drawn = step.draw_scenarios(world, settings, seed=0)
+    asked = {question.family for scenario in drawn for question in scenario.questions}
+    assert asked == {*TRAINED, Family.OUTAGE}
+    other = settings.model_copy(update={"families": dict(reversed(families.items()))})
+    assert step.draw_scenarios(world, other, seed=0) == drawn

@@ -106,7 +106,7 @@ def edit(merchant: Path, old: str = "reply_words: 30", new: str = "reply_words: 
 
 def watch(folder: Path, profile: dict[str, Any]) -> tuple[int, str]:
     """`python -m pipelines.watch --once` as a user gives it; its exit status and output."""
-    (folder / "profile.yaml").write_text(yaml.safe_dump(profile, sort_keys=False))
+    (folder / "profile.yaml").write_text(yaml.safe_dump(profile))
     command = [sys.executable, "-m", "pipelines.watch", "--once", "--debounce", "0", "--interval", "0.2",
                "--merchants", str(folder / "merchants"), "--profile", str(folder / "profile.yaml"),
                "--state", str(folder / "state"), "--runs-dir", str(folder / "runs")]  # fmt: skip
