@@ -33,7 +33,7 @@ from components.avatar.agent.surfaces import surfaces_of
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import InputError, SystemFault, file_fault
 from components.avatar.harness.augment import Variant, augment
-from components.avatar.harness.schema import Harness
+from components.avatar.harness.schema import Capability, Family, Harness
 from components.avatar.harness.thin import thinned
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.families import intent, needs_of
@@ -46,6 +46,8 @@ from components.avatar.simulator.types import StopReason
 from components.harness_augmentation.settings import Settings
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
+
+OPENING_TRIES = 4  # trajectories looked at for each opening: a thinned variant cannot answer most of them
 
 
 @dataclass
@@ -119,10 +121,17 @@ def run(
     surfaces = surfaces_of(states.values())
     write_json(output / "surfaces.json", surfaces.model_dump(mode="json"))
     tokens = {arm: sum(_tokens(group, arm) for group in groups) for arm in ("fixed", "hsa")}
+    openings = sum(example.opening for example in hsa)
     report = {
-        "rows": {"wanted": total, "built": built, "kept": len(pairs), "dropped": builder.dropped},
+        "rows": {
+            "wanted": total,
+            "built": built,
+            "kept": len(pairs),
+            "dropped": builder.dropped,
+            "openings": openings,
+        },
         "tokens": tokens,
-        "trajectories_per_variant": settings.trajectories_per_variant,
+        "examples_per_variant": settings.trajectories_per_variant + settings.openings_per_variant,
         "operators": {
             name: {"tried": n, "rejected": builder.tally.rejected[name]}
             for name, n in sorted(builder.tally.tried.items())
@@ -130,11 +139,15 @@ def run(
         "rejections": dict(builder.tally.reasons.most_common()),
     }
     write_json(output / "augmentation.json", report)
-    progress.note(f"{len(pairs)} rows an arm ({built} built); tokens: fixed {tokens['fixed']}, hsa {tokens['hsa']}")
+    progress.note(
+        f"{len(pairs)} rows an arm ({built} built), {openings} of them openings; tokens: fixed {tokens['fixed']}, "
+        f"hsa {tokens['hsa']}"
+    )
     rejected = sum(builder.tally.reasons.values())
     augmented = sum(example.harness_digest != world.harness.digest for example in hsa)
     return {
         "examples": Metric(len(pairs), 1),
+        "openings": Metric(openings, 1),
         "tokens.fixed": Metric(tokens["fixed"], len(pairs)),
         "tokens.hsa": Metric(tokens["hsa"], len(pairs)),
         "augmented_share": Metric(augmented / len(pairs), len(pairs)),
@@ -145,6 +158,21 @@ def run(
             sum(any(s.kind == "correction" for s in e.segments) for e in hsa) / len(pairs), len(pairs)
         ),
     }
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What questions ask of a harness: `intents` are the families that the viewers' words ask for, `families` all."""
+
+    capabilities: frozenset[Capability]
+    intents: frozenset[Family]
+    families: frozenset[Family]
+
+    def met_by(self, harness: Harness) -> bool:
+        """Whether the harness has every tool, and a skill for every intent."""
+        bound = {binding.capability for binding in harness.bindings.values()}
+        handled = {family for skill in harness.skills for family in skill.handles}
+        return self.capabilities <= bound and self.intents <= handled
 
 
 @dataclass(frozen=True)
@@ -177,9 +205,11 @@ class Builder:
         for number, (epoch, members) in enumerate(plan):
             level = self._level(number / max(1, len(plan) - 1))
             rng = random.Random(f"variant:{self.seed}:{number}")
-            pairs = self._group(members, epoch, level, rng)
+            own = rng.random() < self.settings.original_share
+            shared = None if own else self._variant(members, level, rng)
+            pairs = self._group(members, epoch, shared, level, rng)
             self.dropped += len(members) - len(pairs)
-            yield len(members), pairs
+            yield len(members), pairs + self._openings(rows, members, number, shared, level, rng)
 
     def _level(self, part: float) -> Level:
         """How hard the variants are when `part` of the curriculum (0 to 1) is behind."""
@@ -189,9 +219,10 @@ class Builder:
             unneeded=settings.unneeded_start + part * (1 - settings.unneeded_start),
         )
 
-    def _group(self, members: Sequence[Trajectory], epoch: int, level: Level, rng: random.Random) -> list[Pair]:
-        own = rng.random() < self.settings.original_share
-        shared = None if own else self._variant(members, level, rng)
+    def _group(
+        self, members: Sequence[Trajectory], epoch: int, shared: Variant | None, level: Level, rng: random.Random
+    ) -> list[Pair]:
+        """Rows of `members` under `shared`, or under the merchant's own harness."""
         pairs = []
         for trajectory in members:
             name = f"{trajectory.scenario.id}/{epoch}"
@@ -204,6 +235,37 @@ class Builder:
                 hsa = self._augmented(name, trajectory, shared or self._variant([trajectory], level, rng), level, rng)
             if hsa is not None:
                 pairs.append(Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1]))
+        return pairs
+
+    def _openings(
+        self,
+        rows: Sequence[Trajectory],
+        members: Sequence[Trajectory],
+        number: int,
+        shared: Variant | None,
+        level: Level,
+        rng: random.Random,
+    ) -> list[Pair]:
+        """First turns of other trajectories, under the variant of `members` (group `number`) if it can answer them."""
+        variant = shared or Variant(self.world.harness, (), {})
+        taken = {member.scenario.id for member in members}
+        pairs: list[Pair] = []
+        wanted = self.settings.openings_per_variant
+        for trajectory in rng.sample(rows, min(len(rows), OPENING_TRIES * wanted)):
+            if len(pairs) == wanted:
+                break
+            if trajectory.scenario.id in taken or trajectory.mistake is not None:
+                continue
+            if not self._needs([trajectory]).met_by(variant.harness):
+                continue
+            fixed = self._fixed(trajectory)
+            made = fixed if shared is None else self._under(trajectory.scenario.id, trajectory, shared, level)[0]
+            if fixed is None or made is None:
+                continue
+            change = {"id": f"{trajectory.scenario.id}/opening/{number}", "opening": True}
+            own, hsa = (example.model_copy(update=change) for example, _ in (fixed, made))
+            if self._is_new(hsa):
+                pairs.append(Pair(own, hsa, to_ids(own, self.chat)[0], to_ids(hsa, self.chat)[0]))
         return pairs
 
     def _fixed(self, trajectory: Trajectory) -> tuple[Example, list[int]] | None:
@@ -224,18 +286,22 @@ class Builder:
         for attempt in range(self.settings.attempts):
             if attempt:
                 variant = self._variant([trajectory], level, rng)
-            recorded = None if variant.behaviour else trajectory.actions
-            events = rename_in_events(trajectory.scenario.events, variant.renamed)
-            scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
-            made, reason = self._play(
-                name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, level.strength
-            )
+            made, reason = self._under(name, trajectory, variant, level)
             if made is not None and not self._is_new(made[0]):
                 made, reason = None, "duplicate"
             self.tally.count(variant, reason)
             if made is not None:
                 return made
         return None
+
+    def _under(
+        self, name: str, trajectory: Trajectory, variant: Variant, level: Level
+    ) -> tuple[tuple[Example, list[int]] | None, str]:
+        """`_play` of the trajectory under `variant`."""
+        recorded = None if variant.behaviour else trajectory.actions
+        events = rename_in_events(trajectory.scenario.events, variant.renamed)
+        scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
+        return self._play(name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, level.strength)
 
     def _is_new(self, example: Example) -> bool:
         """Whether the hsa arm lacks this harness and transcript; it counts as shown from now on."""
@@ -253,16 +319,20 @@ class Builder:
             strength=level.strength,
             operators=self.settings.operators or None,
         )
+        needs = self._needs(members)
+        harness = thinned(variant.harness, needs.capabilities, needs.families, level.unneeded, rng)
+        return replace(variant, harness=harness)
+
+    def _needs(self, members: Sequence[Trajectory]) -> "Needs":
+        """What the questions of `members` ask of a harness."""
         questions = [question for member in members for question in member.scenario.questions]
         needs = [need for question in questions for need in needs_of(question, self.world.harness)]
-        harness = thinned(
-            variant.harness,
-            {call.capability for need in needs for call in need.calls},
-            {intent(question) for question in questions} | {q.family for q in questions if q.family is not None},
-            level.unneeded,
-            rng,
+        intents = frozenset(map(intent, questions))
+        return Needs(
+            capabilities=frozenset(call.capability for need in needs for call in need.calls),
+            intents=intents,
+            families=intents | {question.family for question in questions if question.family is not None},
         )
-        return replace(variant, harness=harness)
 
     def _play(
         self, name: str, scenario: Scenario, harness: Harness, plan: Plan, variant: Variant, strength: float
