@@ -100,15 +100,15 @@ def run(
     if not rows:
         raise InputError([file_fault(source, "no trajectory", "at least one")])
 
-    builder = Builder(world, chat, settings, seed)
+    builder = Builder(world, chat, settings, seed, rows)
     groups: list[list[Pair]] = []
     total = len(rows) * settings.variants_per_trajectory
-    done = 0
-    for size, group in builder.groups(rows):
+    done = built = 0
+    for size, group in builder.groups():
         groups.append(group)
         done += size
-        progress.update(done, total, kept=sum(map(len, groups)))
-    built = sum(map(len, groups))
+        built += sum(not pair.hsa.opening for pair in group)
+        progress.update(done, total, kept=built)
     groups = fit(groups, settings.max_tokens_per_arm)
     pairs = [pair for group in groups for pair in group]
     if not pairs:
@@ -121,15 +121,11 @@ def run(
     surfaces = surfaces_of(states.values())
     write_json(output / "surfaces.json", surfaces.model_dump(mode="json"))
     tokens = {arm: sum(_tokens(group, arm) for group in groups) for arm in ("fixed", "hsa")}
-    openings = sum(example.opening for example in hsa)
+    whole = [example for example in hsa if not example.opening]
+    openings = len(hsa) - len(whole)
     report = {
-        "rows": {
-            "wanted": total,
-            "built": built,
-            "kept": len(pairs),
-            "dropped": builder.dropped,
-            "openings": openings,
-        },
+        "rows": {"wanted": total, "built": built, "kept": len(whole), "dropped": builder.dropped},
+        "openings": openings,
         "tokens": tokens,
         "examples_per_variant": settings.trajectories_per_variant + settings.openings_per_variant,
         "operators": {
@@ -140,7 +136,7 @@ def run(
     }
     write_json(output / "augmentation.json", report)
     progress.note(
-        f"{len(pairs)} rows an arm ({built} built), {openings} of them openings; tokens: fixed {tokens['fixed']}, "
+        f"{len(whole)} rows an arm ({built} built) and {openings} openings; tokens: fixed {tokens['fixed']}, "
         f"hsa {tokens['hsa']}"
     )
     rejected = sum(builder.tally.reasons.values())
@@ -155,7 +151,7 @@ def run(
         "harness_states": Metric(len(states), 1),
         "surface_names": Metric(len(surfaces.names), 1),
         "retry_share": Metric(
-            sum(any(s.kind == "correction" for s in e.segments) for e in hsa) / len(pairs), len(pairs)
+            sum(any(s.kind == "correction" for s in e.segments) for e in whole) / len(whole), len(whole)
         ),
     }
 
@@ -183,23 +179,37 @@ class Level:
     unneeded: float
 
 
-class Builder:
-    """Makes the rows of both arms; everything random derives from the seed and the row."""
+@dataclass(frozen=True)
+class Group:
+    """Trajectories that share a variant (`shared`; None: the merchant's own harness), `number` along the curriculum."""
 
-    def __init__(self, world: Merchant, chat: Chat, settings: Settings, seed: int) -> None:
-        self.world, self.chat, self.settings, self.seed = world, chat, settings, seed
+    number: int
+    epoch: int
+    members: Sequence[Trajectory]
+    level: Level
+    shared: Variant | None
+    rng: random.Random
+
+
+class Builder:
+    """Makes the rows of both arms from trajectories; everything random derives from the seed and the row."""
+
+    def __init__(
+        self, world: Merchant, chat: Chat, settings: Settings, seed: int, trajectories: Sequence[Trajectory]
+    ) -> None:
+        self.world, self.chat, self.settings, self.seed, self.trajectories = world, chat, settings, seed, trajectories
         self.tally = Tally()
         self.dropped = 0
         self._shown: set[str] = set()  # contents of the hsa rows so far
         self._own: dict[str, tuple[Example, list[int]] | None] = {}
 
-    def groups(self, rows: Sequence[Trajectory]) -> Iterator[tuple[int, list[Pair]]]:
-        """(number of rows tried, rows kept) of each run of neighbours that share a variant, along the curriculum of
-        strength."""
+    def groups(self) -> Iterator[tuple[int, list[Pair]]]:
+        """(number of rows tried, rows kept and openings) of each run of neighbours that share a variant, along the
+        curriculum of strength."""
         size = self.settings.trajectories_per_variant
         plan = []
         for epoch in range(self.settings.variants_per_trajectory):
-            order = list(rows)
+            order = list(self.trajectories)
             random.Random(f"order:{self.seed}:{epoch}").shuffle(order)
             plan += [(epoch, order[first : first + size]) for first in range(0, len(order), size)]
         for number, (epoch, members) in enumerate(plan):
@@ -207,9 +217,10 @@ class Builder:
             rng = random.Random(f"variant:{self.seed}:{number}")
             own = rng.random() < self.settings.original_share
             shared = None if own else self._variant(members, level, rng)
-            pairs = self._group(members, epoch, shared, level, rng)
+            group = Group(number, epoch, members, level, shared, rng)
+            pairs = self._whole(group)
             self.dropped += len(members) - len(pairs)
-            yield len(members), pairs + self._openings(rows, members, number, shared, level, rng)
+            yield len(members), pairs + self._openings(group)
 
     def _level(self, part: float) -> Level:
         """How hard the variants are when `part` of the curriculum (0 to 1) is behind."""
@@ -219,50 +230,42 @@ class Builder:
             unneeded=settings.unneeded_start + part * (1 - settings.unneeded_start),
         )
 
-    def _group(
-        self, members: Sequence[Trajectory], epoch: int, shared: Variant | None, level: Level, rng: random.Random
-    ) -> list[Pair]:
-        """Rows of `members` under `shared`, or under the merchant's own harness."""
+    def _whole(self, group: Group) -> list[Pair]:
+        """Rows of the group's members."""
+        level, rng = group.level, group.rng
         pairs = []
-        for trajectory in members:
-            name = f"{trajectory.scenario.id}/{epoch}"
+        for trajectory in group.members:
+            name = f"{trajectory.scenario.id}/{group.epoch}"
             fixed = self._fixed(trajectory)
             if fixed is None:
                 continue
-            if shared is None and self._is_new(fixed[0]):
+            if group.shared is None and self._is_new(fixed[0]):
                 hsa = fixed
             else:  # small talk repeats itself: a row that the merchant's own harness has shown already gets a variant
-                hsa = self._augmented(name, trajectory, shared or self._variant([trajectory], level, rng), level, rng)
+                variant = group.shared or self._variant([trajectory], level, rng)
+                hsa = self._augmented(name, trajectory, variant, level, rng)
             if hsa is not None:
                 pairs.append(Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1]))
         return pairs
 
-    def _openings(
-        self,
-        rows: Sequence[Trajectory],
-        members: Sequence[Trajectory],
-        number: int,
-        shared: Variant | None,
-        level: Level,
-        rng: random.Random,
-    ) -> list[Pair]:
-        """First turns of other trajectories, under the variant of `members` (group `number`) if it can answer them."""
-        variant = shared or Variant(self.world.harness, (), {})
-        taken = {member.scenario.id for member in members}
-        pairs: list[Pair] = []
+    def _openings(self, group: Group) -> list[Pair]:
+        """First turns of other trajectories that the group's harness can answer."""
+        harness = self.world.harness if group.shared is None else group.shared.harness
         wanted = self.settings.openings_per_variant
-        for trajectory in rng.sample(rows, min(len(rows), OPENING_TRIES * wanted)):
+        pairs: list[Pair] = []
+        for trajectory in group.rng.sample(self.trajectories, min(len(self.trajectories), OPENING_TRIES * wanted)):
             if len(pairs) == wanted:
                 break
-            if trajectory.scenario.id in taken or trajectory.mistake is not None:
+            if trajectory in group.members or trajectory.mistake is not None:
                 continue
-            if not self._needs([trajectory]).met_by(variant.harness):
+            if not self._needs([trajectory]).met_by(harness):
                 continue
+            name = f"{trajectory.scenario.id}/opening/{group.number}"
             fixed = self._fixed(trajectory)
-            made = fixed if shared is None else self._under(trajectory.scenario.id, trajectory, shared, level)[0]
+            made = fixed if group.shared is None else self._under(name, trajectory, group.shared, group.level)[0]
             if fixed is None or made is None:
                 continue
-            change = {"id": f"{trajectory.scenario.id}/opening/{number}", "opening": True}
+            change = {"id": name, "opening": True}
             own, hsa = (example.model_copy(update=change) for example, _ in (fixed, made))
             if self._is_new(hsa):
                 pairs.append(Pair(own, hsa, to_ids(own, self.chat)[0], to_ids(hsa, self.chat)[0]))

@@ -10,11 +10,14 @@ are compared.
 """
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,13 @@ from components.evaluation.settings import Settings as Evaluation
 from components.evaluation.suites import build_suites
 from components.integrations import tree_attention
 from components.integrations.cli import exit_status
-from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
+from components.integrations.hardware import (
+    HUGE_PAGES,
+    device,
+    prepare_process,
+    training_dtype,
+    usable_cores,
+)
 from components.integrations.metrics import write_json
 from components.integrations.packing import Encoded, Row, collate, forward_trained, make_rows
 from components.integrations.training import load_for_generation, load_for_training, training_arguments
@@ -64,6 +73,7 @@ class Training:
     frozen_layers: int = 0
     lora: bool = False
     compiled: bool = False
+    huge_pages: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
         "torch's attention kernel": replace(own, attention=tree_attention.FUSED),
         "in the other precision": replace(own, dtype=_other(dtype)),
         "torch.compile of the MLPs": replace(own, compiled=True),
+        "pages of 4 KiB": replace(own, huge_pages=False),
         f"lower {FROZEN} layers frozen": replace(own, frozen_layers=FROZEN),
         "LoRA of rank 16": replace(own, lora=True),
     }
@@ -106,7 +117,9 @@ def _other(dtype: torch.dtype) -> torch.dtype:
 
 
 def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
-    """Seconds of the optimizer steps over `conversations`, a row a step; a first row warms up."""
+    """Seconds of the optimizer steps over `conversations`, a row a step; first rows warm up."""
+    if not way.huge_pages:
+        return _in_small_pages(replace(way, huge_pages=True), base, conversations)
     model, tokenizer = load_for_training(base, base, tuning="lora" if way.lora else "full")
     if way.frozen_layers:
         freeze(model, way.frozen_layers)
@@ -125,6 +138,17 @@ def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]
     for row in rows:
         _step(model, optimizer, row, pad_id, way.dtype)
     return time.perf_counter() - started
+
+
+def _in_small_pages(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
+    """`training_seconds` in a process of its own: torch decides about pages once."""
+    before = os.environ.get(HUGE_PAGES, "1")
+    os.environ[HUGE_PAGES] = "0"
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=prepare_process) as pool:
+            return pool.submit(training_seconds, way, base, conversations).result()
+    finally:
+        os.environ[HUGE_PAGES] = before
 
 
 def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, dtype: torch.dtype) -> None:
@@ -189,6 +213,13 @@ def generation_seconds(way: Generation, folder: Path, world: Merchant, starts: l
     return time.perf_counter() - started
 
 
+def chosen_ways(ways: dict[str, Callable[[], float]], only: Sequence[str] | None) -> dict[str, Callable[[], float]]:
+    """The first way and those of `only` (None: all others); none when there is nothing to compare it with."""
+    first, *others = ways
+    kept = others if only is None else [name for name in others if name in only]
+    return {name: ways[name] for name in (first, *kept)} if kept else {}
+
+
 def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, Any]]:
     """Way -> median seconds, its ratio to the first way's, and all samples; in each round every way goes once."""
     samples: dict[str, list[float]] = {name: [] for name in ways}
@@ -213,12 +244,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--conversations", type=int, default=32, metavar="N", help="of a training way (default: 32)")
     parser.add_argument("--episodes", type=int, default=32, metavar="N", help="of a way to generate (default: 32)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--only", nargs="+", metavar="WAY", help="compare these with the profile's own (default: all)")
     options = parser.parse_args(argv)
     return exit_status(lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> None:
-    set_threads()
+    prepare_process()
     profile = load_profile(options.profile)
     prepared = preflight(profile, options.out.parent, CACHE)
     outputs = {name: output_of(options.from_run, name) for name in ("harness_augmentation", "sft_hsa")}
@@ -242,24 +274,30 @@ def _run(options: argparse.Namespace) -> None:
     groups = [[conversation] * size for conversation in conversations[:: max(1, len(conversations) // 4)][:4]]
     trainer = group_trainer(prepared.base_model, options.out.parent / "speed")
     reinforcement = {"as trained: a row a group": SharedPrefixTrainer, "a row for each episode": GRPOTrainer}
-    result = {
+    parts: dict[str, dict[str, Callable[[], float]]] = {
+        "training": {
+            name: partial(training_seconds, way, prepared.base_model, conversations) for name, way in training.items()
+        },
+        "reinforcement": {
+            name: partial(reinforcement_seconds, method, trainer, groups) for name, method in reinforcement.items()
+        },
+        "generation": {
+            name: partial(generation_seconds, way, trained / "model", world, starts, asked)
+            for name, way in generation.items()
+        },
+    }
+    chosen = {part: chosen_ways(ways, options.only) for part, ways in parts.items()}
+    if not any(chosen.values()):
+        known = [name for ways in parts.values() for name in list(ways)[1:]]
+        raise InputError([Fault("command line", "--only", repr(options.only), "one of: " + ", ".join(known))])
+    result: dict[str, Any] = {
         "machine": {"cores": usable_cores(), "dtype": str(dtype), "torch": torch.__version__},
-        "training": in_turn(
-            {n: partial(training_seconds, way, prepared.base_model, conversations) for n, way in training.items()},
-            options.rounds,
-        ),
-        "reinforcement": in_turn(
-            {name: partial(reinforcement_seconds, method, trainer, groups) for name, method in reinforcement.items()},
-            options.rounds,
-        ),
-        "generation": in_turn(
-            {n: partial(generation_seconds, w, trained / "model", world, starts, asked) for n, w in generation.items()},
-            options.rounds,
-        ),
+        **{part: in_turn(ways, options.rounds) for part, ways in chosen.items() if ways},
     }
     write_json(options.out, result)
-    for part in ("training", "reinforcement", "generation"):
-        for name, row in result[part].items():
+    for part, ways in chosen.items():
+        for name in ways:
+            row = result[part][name]
             print(f"{part:13} {name:30} {row['seconds']:7.1f} s  ratio {row['ratio']:.2f}")
     print(f"figures {options.out}")
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -6,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from components.avatar.errors import InputError
 from components.integrations import weights
-from components.integrations.hardware import set_threads, training_dtype, usable_cores
+from components.integrations.hardware import prepare_process, training_dtype, usable_cores
 from components.integrations.weights import check_model_folder, resolve_base_model
 
 CACHE = Path(__file__).parents[3] / ".cache"
@@ -54,7 +56,26 @@ def test_every_missing_part_of_a_folder_is_listed(tmp_path):
         resolve_base_model(str(tmp_path / "absent"), tmp_path)
 
 
+_FAULTS = """
+import resource, torch
+from components.integrations.hardware import prepare_process
+prepare_process()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(2**24)  # 64 MiB: 16384 pages of 4 KiB
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_tensors_stand_in_huge_pages_where_the_kernel_has_them():
+    """Counted in page faults, which do not depend on how busy the machine is."""
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not mode.is_file() or "[never]" in mode.read_text():
+        pytest.skip("the kernel has no transparent huge pages")
+    faults = int(subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True).stdout)
+    assert faults < 16384 / 2
+
+
 def test_the_machine_is_measured():
     assert training_dtype() in (torch.float32, torch.bfloat16)
-    assert set_threads(1) == torch.get_num_threads() == 1
+    assert prepare_process(1) == torch.get_num_threads() == 1
     assert usable_cores() >= 1
