@@ -29,9 +29,9 @@ def measure_gflops(seconds: float = 1.0) -> float:
     """
     import torch
 
-    from components.integrations.hardware import prepare_process, training_dtype
+    from components.integrations.hardware import set_threads, training_dtype
 
-    prepare_process()
+    set_threads()
     dtype = training_dtype()
     rows, hidden, inner = 1024, 576, 1536
     a, b = torch.randn(rows, hidden, dtype=dtype), torch.randn(hidden, inner, dtype=dtype)

@@ -292,10 +292,10 @@ def load_agent(
 
     from components.avatar.agent.actors import ModelActor
     from components.avatar.agent.transformers_client import TransformersClient
-    from components.integrations.hardware import device, prepare_process
+    from components.integrations.hardware import device, set_threads
     from components.integrations.weights import check_model_folder
 
-    prepare_process(threads or None)
+    set_threads(threads or None)
     watch = MerchantWatch(merchant)
     tokenizer = AutoTokenizer.from_pretrained(check_model_folder(model))
     network = AutoModelForCausalLM.from_pretrained(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.avatar.general.prompts import sample_general_prompts
 from components.distillation.settings import Settings
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
 from components.integrations.training import (
@@ -41,7 +41,7 @@ def run(
     from trl.trainer.distillation_config import DistillationConfig
     from trl.trainer.distillation_trainer import DistillationTrainer
 
-    prepare_process()
+    set_threads()
     student, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     teacher = AutoModelForCausalLM.from_pretrained(base_model)
     prompts = sample_general_prompts(settings.prompts, seed=seed, split="train")

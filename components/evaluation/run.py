@@ -30,7 +30,7 @@ from components.evaluation.settings import Decoding, Settings
 from components.evaluation.suites import Suites, build_suites
 from components.evaluation.summary import leads, summarise
 from components.evaluation.verdicts import agreement_rates, by_verifier
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
 from components.integrations.training import load_for_generation
@@ -52,7 +52,7 @@ def run(
 
     Raises InputError when a held-out surface occurs in the training data.
     """
-    prepare_process()
+    set_threads()
     world = load_merchant(merchant)
     seen = Surfaces.model_validate_json(surfaces.read_text(encoding="utf-8"))
     suites = build_suites(world, settings, seed, seen)

@@ -10,7 +10,7 @@ from components.avatar.errors import SystemFault
 from components.avatar.simulator.merchant import Merchant
 from components.avatar.simulator.sampling import sample_scenarios
 from components.harness_gate.settings import Settings
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
 from components.integrations.training import load_for_generation
@@ -21,7 +21,7 @@ def measure(model: Path, world: Merchant, settings: Settings, seed: int, progres
 
     Raises SystemFault when no episode could be scored.
     """
-    prepare_process()
+    set_threads()
     weights, tokenizer = load_for_generation(model)
     client = TransformersClient(weights, tokenizer, decoding=settings.decoding, batch_size=settings.batch_size)
     actor = ModelActor(client, temperature=0.0, max_new_tokens=settings.max_new_tokens)

@@ -8,9 +8,6 @@ from functools import cache
 import torch
 
 BF16_SPEEDUP = 1.3  # bf16 must win by this much to be worth its rounding
-HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
-"""torch reads this at its first allocation. A training step takes gigabytes from the kernel and gives them back; in
-pages of 4 KiB that is up to half of its time (`make benchmark-speed`)."""
 _SHAPE = (2048, 576, 1536)  # rows of a small training batch x one MLP projection of a 135M model
 
 
@@ -27,14 +24,12 @@ def usable_cores() -> int:
     return cores
 
 
-def prepare_process(threads: int | None = None) -> int:
-    """Ready this process for torch, before its first tensor: `threads` threads (default: the usable cores; inside a
-    container torch sees the host's and would oversubscribe), and large tensors in huge pages unless the environment
-    says otherwise. Returns the number of threads."""
-    os.environ.setdefault(HUGE_PAGES, "1")
-    count = threads or usable_cores()
-    torch.set_num_threads(count)
-    return count
+def set_threads(count: int | None = None) -> int:
+    """Give torch `count` threads (default: the usable cores). Inside a container torch sees the host's cores and would
+    oversubscribe."""
+    threads = count or usable_cores()
+    torch.set_num_threads(threads)
+    return threads
 
 
 def peak_memory_gib() -> float:

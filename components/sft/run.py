@@ -16,7 +16,7 @@ from components.avatar.agent.examples import Example, read_rows, to_ids
 from components.avatar.agent.transformers_client import TransformersClient
 from components.avatar.errors import Fault, InputError
 from components.integrations import tree_attention
-from components.integrations.hardware import prepare_process, training_dtype
+from components.integrations.hardware import set_threads, training_dtype
 from components.integrations.metrics import Metric
 from components.integrations.packing import Encoded, Row, collate, make_rows
 from components.integrations.progress import Progress
@@ -50,7 +50,7 @@ def run(
 
     from components.sft.trainer import PackedTrainer
 
-    prepare_process()
+    set_threads()
     student, tokenizer = load_for_training(model, model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     if settings.frozen_layers:
         freeze(student, settings.frozen_layers)

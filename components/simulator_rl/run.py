@@ -27,7 +27,7 @@ from components.avatar.harness.augment import augment
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.merchant import Merchant, load_merchant
 from components.avatar.simulator.sampling import sample_scenarios
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.metrics import Metric
 from components.integrations.progress import Progress
 from components.integrations.training import (
@@ -159,7 +159,7 @@ def run(
 
     from components.simulator_rl.trainer import SharedPrefixTrainer
 
-    prepare_process()
+    set_threads()
     policy, tokenizer = load_for_training(model, base_model, tuning=settings.tuning, lora_rank=settings.lora_rank)
     groups = -(-settings.steps // settings.iterations) * settings.groups_per_step
     (output / "rollouts.jsonl").unlink(missing_ok=True)

@@ -29,6 +29,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import pad
 
+from components import HUGE_PAGES
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
@@ -42,9 +43,8 @@ from components.evaluation.suites import build_suites
 from components.integrations import tree_attention
 from components.integrations.cli import exit_status
 from components.integrations.hardware import (
-    HUGE_PAGES,
     device,
-    prepare_process,
+    set_threads,
     training_dtype,
     usable_cores,
 )
@@ -145,7 +145,7 @@ def _in_small_pages(way: Training, base: Path, conversations: Sequence[Encoded])
     before = os.environ.get(HUGE_PAGES, "1")
     os.environ[HUGE_PAGES] = "0"
     try:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=prepare_process) as pool:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=set_threads) as pool:
             return pool.submit(training_seconds, way, base, conversations).result()
     finally:
         os.environ[HUGE_PAGES] = before
@@ -250,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    prepare_process()
+    set_threads()
     profile = load_profile(options.profile)
     prepared = preflight(profile, options.out.parent, CACHE)
     outputs = {name: output_of(options.from_run, name) for name in ("harness_augmentation", "sft_hsa")}

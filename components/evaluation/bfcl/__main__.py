@@ -10,7 +10,7 @@ from components.avatar.errors import Fault, InputError, SystemFault
 from components.evaluation.bfcl.data import CATEGORIES, fetch_wheel, read_cases, sample
 from components.evaluation.bfcl.results import table
 from components.evaluation.bfcl.run import HABIT, run
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.progress import Progress
 from components.integrations.weights import resolve_base_model
 
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         _check_numbers(args)
         wheel = fetch_wheel(args.cache / "bfcl")
         cases = [case for name in CATEGORIES for case in sample(read_cases(wheel, name), args.cases, args.seed)]
-        prepare_process()
+        set_threads()
         progress = Progress("bfcl", args.out / "progress.jsonl")
         report = run(models, cases, variants=args.variants, output=args.out, seed=args.seed, progress=progress)
     except (InputError, SystemFault) as error:

@@ -15,7 +15,7 @@ from components.avatar.errors import Fault, InputError, file_fault
 from components.avatar.simulator.merchant import load_merchant
 from components.evaluation.edit_test.run import edit_test
 from components.integrations.cli import exit_status
-from components.integrations.hardware import prepare_process
+from components.integrations.hardware import set_threads
 from components.integrations.metrics import write_json
 from components.integrations.progress import Progress
 from components.integrations.weights import check_model_folder
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
     models = _models(options.models)
     merchant, seen = load_merchant(options.merchant), _surfaces(options.surfaces)
     options.out.mkdir(parents=True, exist_ok=True)
-    prepare_process()
+    set_threads()
     progress = Progress("edit_test", options.out / "progress.jsonl")
     report = edit_test(
         merchant,

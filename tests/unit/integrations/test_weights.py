@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from components.avatar.errors import InputError
 from components.integrations import weights
-from components.integrations.hardware import prepare_process, training_dtype, usable_cores
+from components.integrations.hardware import set_threads, training_dtype, usable_cores
 from components.integrations.weights import check_model_folder, resolve_base_model
 
 CACHE = Path(__file__).parents[3] / ".cache"
@@ -57,9 +57,9 @@ def test_every_missing_part_of_a_folder_is_listed(tmp_path):
 
 
 _FAULTS = """
-import resource, torch
-from components.integrations.hardware import prepare_process
-prepare_process()
+import resource
+import components.sft.run, components.simulator_rl.run, components.evaluation.run  # the steps that take time
+import torch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 torch.ones(2**24)  # 64 MiB: 16384 pages of 4 KiB
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
@@ -77,5 +77,5 @@ def test_tensors_stand_in_huge_pages_where_the_kernel_has_them():
 
 def test_the_machine_is_measured():
     assert training_dtype() in (torch.float32, torch.bfloat16)
-    assert prepare_process(1) == torch.get_num_threads() == 1
+    assert set_threads(1) == torch.get_num_threads() == 1
     assert usable_cores() >= 1
