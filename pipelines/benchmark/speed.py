@@ -12,6 +12,7 @@ are compared.
 import argparse
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,7 +30,6 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import pad
 
-from components import HUGE_PAGES
 from components.avatar.agent.actors import ModelActor
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.episode import Start, run_episodes
@@ -55,6 +55,7 @@ from components.sft.run import freeze
 from components.simulator_rl.trainer import SharedPrefixTrainer
 from pipelines.benchmark.run import CACHE
 from pipelines.benchmark.trials import share_of
+from pipelines.environment import PRELOAD, allocator
 from pipelines.preflight import preflight
 from pipelines.profile import load_profile
 from pipelines.summary import output_of
@@ -73,7 +74,7 @@ class Training:
     frozen_layers: int = 0
     lora: bool = False
     compiled: bool = False
-    huge_pages: bool = True
+    system_allocator: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
         "torch's attention kernel": replace(own, attention=tree_attention.FUSED),
         "in the other precision": replace(own, dtype=_other(dtype)),
         "torch.compile of the MLPs": replace(own, compiled=True),
-        "pages of 4 KiB": replace(own, huge_pages=False),
+        "without tcmalloc": replace(own, system_allocator=True),
         f"lower {FROZEN} layers frozen": replace(own, frozen_layers=FROZEN),
         "LoRA of rank 16": replace(own, lora=True),
     }
@@ -118,8 +119,8 @@ def _other(dtype: torch.dtype) -> torch.dtype:
 
 def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
     """Seconds of the optimizer steps over `conversations`, a row a step; first rows warm up."""
-    if not way.huge_pages:
-        return _in_small_pages(replace(way, huge_pages=True), base, conversations)
+    if way.system_allocator:
+        return _with_system_allocator(replace(way, system_allocator=False), base, conversations)
     model, tokenizer = load_for_training(base, base, tuning="lora" if way.lora else "full")
     if way.frozen_layers:
         freeze(model, way.frozen_layers)
@@ -140,15 +141,15 @@ def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]
     return time.perf_counter() - started
 
 
-def _in_small_pages(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
-    """`training_seconds` in a process of its own: torch decides about pages once."""
-    before = os.environ.get(HUGE_PAGES, "1")
-    os.environ[HUGE_PAGES] = "0"
+def _with_system_allocator(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
+    """`training_seconds` in a process of its own: what is preloaded is decided at its start."""
+    preloaded = os.environ.pop(PRELOAD, None)
     try:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=set_threads) as pool:
             return pool.submit(training_seconds, way, base, conversations).result()
     finally:
-        os.environ[HUGE_PAGES] = before
+        if preloaded is not None:
+            os.environ[PRELOAD] = preloaded
 
 
 def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, dtype: torch.dtype) -> None:
@@ -246,6 +247,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--only", nargs="+", metavar="WAY", help="compare these with the profile's own (default: all)")
     options = parser.parse_args(argv)
+    if argv is None and (change := allocator(os.environ)):  # as the steps have it
+        os.execve(
+            sys.executable, [sys.executable, "-m", "pipelines.benchmark.speed", *sys.argv[1:]], {**os.environ, **change}
+        )
     return exit_status(lambda: _run(options))
 
 

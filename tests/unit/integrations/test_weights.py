@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -54,25 +52,6 @@ def test_every_missing_part_of_a_folder_is_listed(tmp_path):
     assert len(caught.value.faults) == 3  # tokenizer.json, tokenizer_config.json, weights
     with pytest.raises(InputError, match="missing"):
         resolve_base_model(str(tmp_path / "absent"), tmp_path)
-
-
-_FAULTS = """
-import resource
-import components.sft.run, components.simulator_rl.run, components.evaluation.run  # the steps that take time
-import torch
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(2**24)  # 64 MiB: 16384 pages of 4 KiB
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-def test_tensors_stand_in_huge_pages_where_the_kernel_has_them():
-    """Counted in page faults, which do not depend on how busy the machine is."""
-    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if not mode.is_file() or "[never]" in mode.read_text():
-        pytest.skip("the kernel has no transparent huge pages")
-    faults = int(subprocess.run([sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True).stdout)
-    assert faults < 16384 / 2
 
 
 def test_the_machine_is_measured():
