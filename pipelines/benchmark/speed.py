@@ -10,15 +10,11 @@ are compared.
 """
 
 import argparse
-import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +38,7 @@ from components.evaluation.settings import Settings as Evaluation
 from components.evaluation.suites import build_suites
 from components.integrations import tree_attention
 from components.integrations.cli import exit_status
-from components.integrations.hardware import (
-    device,
-    set_threads,
-    training_dtype,
-    usable_cores,
-)
+from components.integrations.hardware import device, set_threads, training_dtype, usable_cores
 from components.integrations.metrics import write_json
 from components.integrations.packing import Encoded, Row, collate, forward_trained, make_rows
 from components.integrations.training import load_for_generation, load_for_training, training_arguments
@@ -55,7 +46,6 @@ from components.sft.run import freeze
 from components.simulator_rl.trainer import SharedPrefixTrainer
 from pipelines.benchmark.run import CACHE
 from pipelines.benchmark.trials import share_of
-from pipelines.environment import PRELOAD, allocator
 from pipelines.preflight import preflight
 from pipelines.profile import load_profile
 from pipelines.summary import output_of
@@ -74,7 +64,6 @@ class Training:
     frozen_layers: int = 0
     lora: bool = False
     compiled: bool = False
-    system_allocator: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,6 @@ def training_ways(branches: int, dtype: torch.dtype) -> dict[str, Training]:
         "torch's attention kernel": replace(own, attention=tree_attention.FUSED),
         "in the other precision": replace(own, dtype=_other(dtype)),
         "torch.compile of the MLPs": replace(own, compiled=True),
-        "without tcmalloc": replace(own, system_allocator=True),
         f"lower {FROZEN} layers frozen": replace(own, frozen_layers=FROZEN),
         "LoRA of rank 16": replace(own, lora=True),
     }
@@ -118,9 +106,7 @@ def _other(dtype: torch.dtype) -> torch.dtype:
 
 
 def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
-    """Seconds of the optimizer steps over `conversations`, a row a step; first rows warm up."""
-    if way.system_allocator:
-        return _with_system_allocator(replace(way, system_allocator=False), base, conversations)
+    """Seconds of the optimizer steps over `conversations`, a row a step; a first row warms up."""
     model, tokenizer = load_for_training(base, base, tuning="lora" if way.lora else "full")
     if way.frozen_layers:
         freeze(model, way.frozen_layers)
@@ -139,17 +125,6 @@ def training_seconds(way: Training, base: Path, conversations: Sequence[Encoded]
     for row in rows:
         _step(model, optimizer, row, pad_id, way.dtype)
     return time.perf_counter() - started
-
-
-def _with_system_allocator(way: Training, base: Path, conversations: Sequence[Encoded]) -> float:
-    """`training_seconds` in a process of its own: what is preloaded is decided at its start."""
-    preloaded = os.environ.pop(PRELOAD, None)
-    try:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=set_threads) as pool:
-            return pool.submit(training_seconds, way, base, conversations).result()
-    finally:
-        if preloaded is not None:
-            os.environ[PRELOAD] = preloaded
 
 
 def _step(model: Decoder, optimizer: torch.optim.Optimizer, row: Row, pad_id: int, dtype: torch.dtype) -> None:
@@ -247,10 +222,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--only", nargs="+", metavar="WAY", help="compare these with the profile's own (default: all)")
     options = parser.parse_args(argv)
-    if argv is None and (change := allocator(os.environ)):  # as the steps have it
-        os.execve(
-            sys.executable, [sys.executable, "-m", "pipelines.benchmark.speed", *sys.argv[1:]], {**os.environ, **change}
-        )
     return exit_status(lambda: _run(options))
 
 
