@@ -53,7 +53,7 @@ def run(
     chat = Chat(AutoTokenizer.from_pretrained(base_model))
     rows = read_rows(trajectories / "trajectories.jsonl", Trajectory)
     arms = {arm: read_rows(examples / f"{arm}.jsonl", Example) for arm in ARMS}
-    branches = int(read_json(examples / "augmentation.json")["examples_per_variant"])
+    branches = int(read_json(examples / "augmentation.json")["trajectories_per_variant"])
     listed = Surfaces.model_validate(read_json(examples / "surfaces.json"))
     progress.note(f"{len(rows)} trajectories, {len(arms['hsa'])} examples an arm")
 

@@ -33,7 +33,7 @@ from components.avatar.agent.surfaces import surfaces_of
 from components.avatar.agent.types import EpisodeResult
 from components.avatar.errors import InputError, SystemFault, file_fault
 from components.avatar.harness.augment import Variant, augment
-from components.avatar.harness.schema import Capability, Family, Harness
+from components.avatar.harness.schema import Harness
 from components.avatar.harness.thin import thinned
 from components.avatar.harness.words import word_bank
 from components.avatar.simulator.families import intent, needs_of
@@ -46,8 +46,6 @@ from components.avatar.simulator.types import StopReason
 from components.harness_augmentation.settings import Settings
 from components.integrations.metrics import Metric, write_json
 from components.integrations.progress import Progress
-
-OPENING_TRIES = 4  # trajectories looked at for each opening: a thinned variant cannot answer most of them
 
 
 @dataclass
@@ -100,15 +98,15 @@ def run(
     if not rows:
         raise InputError([file_fault(source, "no trajectory", "at least one")])
 
-    builder = Builder(world, chat, settings, seed, rows)
+    builder = Builder(world, chat, settings, seed)
     groups: list[list[Pair]] = []
     total = len(rows) * settings.variants_per_trajectory
-    done = built = 0
-    for size, group in builder.groups():
+    done = 0
+    for size, group in builder.groups(rows):
         groups.append(group)
         done += size
-        built += sum(not pair.hsa.opening for pair in group)
-        progress.update(done, total, kept=built)
+        progress.update(done, total, kept=sum(map(len, groups)))
+    built = sum(map(len, groups))
     groups = fit(groups, settings.max_tokens_per_arm)
     pairs = [pair for group in groups for pair in group]
     if not pairs:
@@ -121,13 +119,10 @@ def run(
     surfaces = surfaces_of(states.values())
     write_json(output / "surfaces.json", surfaces.model_dump(mode="json"))
     tokens = {arm: sum(_tokens(group, arm) for group in groups) for arm in ("fixed", "hsa")}
-    whole = [example for example in hsa if not example.opening]
-    openings = len(hsa) - len(whole)
     report = {
-        "rows": {"wanted": total, "built": built, "kept": len(whole), "dropped": builder.dropped},
-        "openings": openings,
+        "rows": {"wanted": total, "built": built, "kept": len(pairs), "dropped": builder.dropped},
         "tokens": tokens,
-        "examples_per_variant": settings.trajectories_per_variant + settings.openings_per_variant,
+        "trajectories_per_variant": settings.trajectories_per_variant,
         "operators": {
             name: {"tried": n, "rejected": builder.tally.rejected[name]}
             for name, n in sorted(builder.tally.tried.items())
@@ -135,15 +130,11 @@ def run(
         "rejections": dict(builder.tally.reasons.most_common()),
     }
     write_json(output / "augmentation.json", report)
-    progress.note(
-        f"{len(whole)} rows an arm ({built} built) and {openings} openings; tokens: fixed {tokens['fixed']}, "
-        f"hsa {tokens['hsa']}"
-    )
+    progress.note(f"{len(pairs)} rows an arm ({built} built); tokens: fixed {tokens['fixed']}, hsa {tokens['hsa']}")
     rejected = sum(builder.tally.reasons.values())
     augmented = sum(example.harness_digest != world.harness.digest for example in hsa)
     return {
         "examples": Metric(len(pairs), 1),
-        "openings": Metric(openings, 1),
         "tokens.fixed": Metric(tokens["fixed"], len(pairs)),
         "tokens.hsa": Metric(tokens["hsa"], len(pairs)),
         "augmented_share": Metric(augmented / len(pairs), len(pairs)),
@@ -151,24 +142,9 @@ def run(
         "harness_states": Metric(len(states), 1),
         "surface_names": Metric(len(surfaces.names), 1),
         "retry_share": Metric(
-            sum(any(s.kind == "correction" for s in e.segments) for e in whole) / len(whole), len(whole)
+            sum(any(s.kind == "correction" for s in e.segments) for e in hsa) / len(pairs), len(pairs)
         ),
     }
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What questions ask of a harness: `intents` are the families that the viewers' words ask for, `families` all."""
-
-    capabilities: frozenset[Capability]
-    intents: frozenset[Family]
-    families: frozenset[Family]
-
-    def met_by(self, harness: Harness) -> bool:
-        """Whether the harness has every tool, and a skill for every intent."""
-        bound = {binding.capability for binding in harness.bindings.values()}
-        handled = {family for skill in harness.skills for family in skill.handles}
-        return self.capabilities <= bound and self.intents <= handled
 
 
 @dataclass(frozen=True)
@@ -179,48 +155,31 @@ class Level:
     unneeded: float
 
 
-@dataclass(frozen=True)
-class Group:
-    """Trajectories that share a variant (`shared`; None: the merchant's own harness), `number` along the curriculum."""
-
-    number: int
-    epoch: int
-    members: Sequence[Trajectory]
-    level: Level
-    shared: Variant | None
-    rng: random.Random
-
-
 class Builder:
-    """Makes the rows of both arms from trajectories; everything random derives from the seed and the row."""
+    """Makes the rows of both arms; everything random derives from the seed and the row."""
 
-    def __init__(
-        self, world: Merchant, chat: Chat, settings: Settings, seed: int, trajectories: Sequence[Trajectory]
-    ) -> None:
-        self.world, self.chat, self.settings, self.seed, self.trajectories = world, chat, settings, seed, trajectories
+    def __init__(self, world: Merchant, chat: Chat, settings: Settings, seed: int) -> None:
+        self.world, self.chat, self.settings, self.seed = world, chat, settings, seed
         self.tally = Tally()
         self.dropped = 0
         self._shown: set[str] = set()  # contents of the hsa rows so far
         self._own: dict[str, tuple[Example, list[int]] | None] = {}
 
-    def groups(self) -> Iterator[tuple[int, list[Pair]]]:
-        """(number of rows tried, rows kept and openings) of each run of neighbours that share a variant, along the
-        curriculum of strength."""
+    def groups(self, rows: Sequence[Trajectory]) -> Iterator[tuple[int, list[Pair]]]:
+        """(number of rows tried, rows kept) of each run of neighbours that share a variant, along the curriculum of
+        strength."""
         size = self.settings.trajectories_per_variant
         plan = []
         for epoch in range(self.settings.variants_per_trajectory):
-            order = list(self.trajectories)
+            order = list(rows)
             random.Random(f"order:{self.seed}:{epoch}").shuffle(order)
             plan += [(epoch, order[first : first + size]) for first in range(0, len(order), size)]
         for number, (epoch, members) in enumerate(plan):
             level = self._level(number / max(1, len(plan) - 1))
             rng = random.Random(f"variant:{self.seed}:{number}")
-            own = rng.random() < self.settings.original_share
-            shared = None if own else self._variant(members, level, rng)
-            group = Group(number, epoch, members, level, shared, rng)
-            pairs = self._whole(group)
+            pairs = self._group(members, epoch, level, rng)
             self.dropped += len(members) - len(pairs)
-            yield len(members), pairs + self._openings(group)
+            yield len(members), pairs
 
     def _level(self, part: float) -> Level:
         """How hard the variants are when `part` of the curriculum (0 to 1) is behind."""
@@ -230,45 +189,21 @@ class Builder:
             unneeded=settings.unneeded_start + part * (1 - settings.unneeded_start),
         )
 
-    def _whole(self, group: Group) -> list[Pair]:
-        """Rows of the group's members."""
-        level, rng = group.level, group.rng
+    def _group(self, members: Sequence[Trajectory], epoch: int, level: Level, rng: random.Random) -> list[Pair]:
+        own = rng.random() < self.settings.original_share
+        shared = None if own else self._variant(members, level, rng)
         pairs = []
-        for trajectory in group.members:
-            name = f"{trajectory.scenario.id}/{group.epoch}"
+        for trajectory in members:
+            name = f"{trajectory.scenario.id}/{epoch}"
             fixed = self._fixed(trajectory)
             if fixed is None:
                 continue
-            if group.shared is None and self._is_new(fixed[0]):
+            if shared is None and self._is_new(fixed[0]):
                 hsa = fixed
             else:  # small talk repeats itself: a row that the merchant's own harness has shown already gets a variant
-                variant = group.shared or self._variant([trajectory], level, rng)
-                hsa = self._augmented(name, trajectory, variant, level, rng)
+                hsa = self._augmented(name, trajectory, shared or self._variant([trajectory], level, rng), level, rng)
             if hsa is not None:
                 pairs.append(Pair(_named(fixed[0], name), _named(hsa[0], name), fixed[1], hsa[1]))
-        return pairs
-
-    def _openings(self, group: Group) -> list[Pair]:
-        """First turns of other trajectories that the group's harness can answer."""
-        harness = self.world.harness if group.shared is None else group.shared.harness
-        wanted = self.settings.openings_per_variant
-        pairs: list[Pair] = []
-        for trajectory in group.rng.sample(self.trajectories, min(len(self.trajectories), OPENING_TRIES * wanted)):
-            if len(pairs) == wanted:
-                break
-            if trajectory in group.members or trajectory.mistake is not None:
-                continue
-            if not self._needs([trajectory]).met_by(harness):
-                continue
-            name = f"{trajectory.scenario.id}/opening/{group.number}"
-            fixed = self._fixed(trajectory)
-            made = fixed if group.shared is None else self._under(name, trajectory, group.shared, group.level)[0]
-            if fixed is None or made is None:
-                continue
-            change = {"id": name, "opening": True}
-            own, hsa = (example.model_copy(update=change) for example, _ in (fixed, made))
-            if self._is_new(hsa):
-                pairs.append(Pair(own, hsa, to_ids(own, self.chat)[0], to_ids(hsa, self.chat)[0]))
         return pairs
 
     def _fixed(self, trajectory: Trajectory) -> tuple[Example, list[int]] | None:
@@ -289,22 +224,18 @@ class Builder:
         for attempt in range(self.settings.attempts):
             if attempt:
                 variant = self._variant([trajectory], level, rng)
-            made, reason = self._under(name, trajectory, variant, level)
+            recorded = None if variant.behaviour else trajectory.actions
+            events = rename_in_events(trajectory.scenario.events, variant.renamed)
+            scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
+            made, reason = self._play(
+                name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, level.strength
+            )
             if made is not None and not self._is_new(made[0]):
                 made, reason = None, "duplicate"
             self.tally.count(variant, reason)
             if made is not None:
                 return made
         return None
-
-    def _under(
-        self, name: str, trajectory: Trajectory, variant: Variant, level: Level
-    ) -> tuple[tuple[Example, list[int]] | None, str]:
-        """`_play` of the trajectory under `variant`."""
-        recorded = None if variant.behaviour else trajectory.actions
-        events = rename_in_events(trajectory.scenario.events, variant.renamed)
-        scenario = trajectory.scenario.model_copy(update={"events": events}) if events else trajectory.scenario
-        return self._play(name, scenario, variant.harness, Plan(recorded, trajectory.mistake), variant, level.strength)
 
     def _is_new(self, example: Example) -> bool:
         """Whether the hsa arm lacks this harness and transcript; it counts as shown from now on."""
@@ -322,20 +253,16 @@ class Builder:
             strength=level.strength,
             operators=self.settings.operators or None,
         )
-        needs = self._needs(members)
-        harness = thinned(variant.harness, needs.capabilities, needs.families, level.unneeded, rng)
-        return replace(variant, harness=harness)
-
-    def _needs(self, members: Sequence[Trajectory]) -> "Needs":
-        """What the questions of `members` ask of a harness."""
         questions = [question for member in members for question in member.scenario.questions]
         needs = [need for question in questions for need in needs_of(question, self.world.harness)]
-        intents = frozenset(map(intent, questions))
-        return Needs(
-            capabilities=frozenset(call.capability for need in needs for call in need.calls),
-            intents=intents,
-            families=intents | {question.family for question in questions if question.family is not None},
+        harness = thinned(
+            variant.harness,
+            {call.capability for need in needs for call in need.calls},
+            {intent(question) for question in questions} | {q.family for q in questions if q.family is not None},
+            level.unneeded,
+            rng,
         )
+        return replace(variant, harness=harness)
 
     def _play(
         self, name: str, scenario: Scenario, harness: Harness, plan: Plan, variant: Variant, strength: float

@@ -16,9 +16,6 @@ class Settings(Frozen):
     trajectories_per_variant: int = Field(
         default=1, ge=1
     )  # neighbours that share one variant, so that SFT can share their prefix
-    openings_per_variant: int = Field(default=0, ge=0)
-    """Further trajectories that each shared variant shows up to the agent's first turn: the choice of a skill, in both
-    arms alike. Behind a shared prompt a choice costs a tenth of a whole conversation."""
     original_share: float = Field(default=0.1, ge=0, le=1)  # rows of the hsa arm that keep the merchant's own harness
     strength_start: float = Field(default=0.3, ge=0, le=1)
     strength_end: float = Field(default=1.0, ge=0, le=1)

@@ -25,7 +25,7 @@ def token_weights(example: Example, chat: Chat, decision_weight: float) -> list[
     from tool results, 1 for all others."""
     weights = [1.0] * len(chat.prompt_ids(example.harness, example.first_message))
     facts: set[str] = set()
-    for segment in example.shown:
+    for segment in example.segments:
         piece = [1.0] * len(segment_ids(segment, chat))
         if segment.author == "agent":
             called = segment.text.startswith(CALL_START)

@@ -84,10 +84,7 @@ class ExampleSegment(Frozen):
 
 class Example(Frozen):
     """A trajectory under one harness. `operators` are the augmentation operators that made the harness (empty: the
-    merchant's own); `strength` in [0, 1] is the curriculum's strength at this example.
-
-    Of an `opening` a student sees the agent's first turn and nothing after it; the whole transcript is kept, because
-    only a whole one can be verified."""
+    merchant's own); `strength` in [0, 1] is the curriculum's strength at this example."""
 
     id: str
     scenario: Scenario
@@ -97,12 +94,6 @@ class Example(Frozen):
     harness: Harness
     first_message: str
     segments: tuple[ExampleSegment, ...]
-    opening: bool = False
-
-    @property
-    def shown(self) -> tuple[ExampleSegment, ...]:
-        """The stretches that a student sees; the agent speaks first."""
-        return self.segments[:1] if self.opening else self.segments
 
     @property
     def missteps(self) -> int:
@@ -116,7 +107,7 @@ class Example(Frozen):
     @property
     def content(self) -> str:
         """Digest of what a student sees: equal for two examples that differ in their ids only."""
-        return content_digest([self.harness_digest, self.first_message, [segment.text for segment in self.shown]])
+        return content_digest([self.harness_digest, self.first_message, [segment.text for segment in self.segments]])
 
 
 def example_from_episode(
@@ -154,14 +145,14 @@ def example_from_episode(
 
 
 def to_ids(example: Example, chat: "Chat") -> tuple[list[int], list[int]]:
-    """Training ids of what an example shows and their mask (1: trained on); equal lengths.
+    """Training ids of an example and its mask (1: trained on); equal lengths.
 
     The ids are those of the episode loop: `chat.prompt_ids`, then each segment's, the agent's `<|im_end|>` included in
     its segment.
     """
     ids = list(chat.prompt_ids(example.harness, example.first_message))
     mask = [0] * len(ids)
-    for segment in example.shown:
+    for segment in example.segments:
         piece = segment_ids(segment, chat)
         ids += piece
         mask += [int(segment.trained)] * len(piece)

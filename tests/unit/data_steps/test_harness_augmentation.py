@@ -1,7 +1,6 @@
 """Augmentation: two arms of the same scenarios, only verified rows, meaning kept, budget kept, nothing held out
 shown."""
 
-import io
 import itertools
 import json
 
@@ -11,12 +10,10 @@ from components.avatar.agent.examples import Example, Trajectory, read_rows, to_
 from components.avatar.agent.parser import ParsedCall, parse
 from components.avatar.errors import InputError
 from components.avatar.harness.operators import OPERATORS
-from components.avatar.simulator.families import intent
 from components.data_validation.verify import verify
 from components.harness_augmentation.run import run
 from components.harness_augmentation.settings import Settings
 from components.integrations.metrics import read_json
-from components.integrations.progress import Progress
 from tests.unit.data_steps.conftest import MERCHANT
 
 
@@ -87,45 +84,6 @@ def test_unneeded_tools_and_skills_come_along_the_rows(taught, base_model, tmp_p
     assert all(verify(example, world.catalogue) == "" for example in rows[:40]), (
         "what the questions need is still there"
     )
-
-
-@pytest.fixture(scope="module")
-def opened(taught, base_model, tmp_path_factory):
-    """Rows of both arms, three openings beside every two trajectories."""
-    output = tmp_path_factory.mktemp("opened")
-    quiet = Progress("test", stream=io.StringIO())
-    metrics = _augment(taught, base_model, output, quiet, trajectories_per_variant=2, openings_per_variant=3)
-    assert read_json(output / "augmentation.json")["examples_per_variant"] == 5
-    rows = {arm: read_rows(output / f"{arm}.jsonl", Example) for arm in ("fixed", "hsa")}
-    assert metrics["openings"].value == sum(example.opening for example in rows["hsa"]) > 30
-    return rows
-
-
-def test_openings_stand_in_both_arms_beside_the_trajectories_of_their_variant(opened):
-    assert [(e.id, e.opening) for e in opened["fixed"]] == [(e.id, e.opening) for e in opened["hsa"]]
-    assert len({example.id for example in opened["hsa"]}) == len(opened["hsa"])
-    for digest, group in itertools.groupby(opened["hsa"], lambda example: example.harness_digest):
-        members = list(group)
-        scenarios = [example.scenario.id for example in members]
-        assert len(scenarios) == len(set(scenarios)), f"{digest} asks the same twice"
-    neighbours = itertools.pairwise(opened["hsa"])
-    assert all(a.harness_digest == b.harness_digest for a, b in neighbours if a.opening and b.opening)
-
-
-def test_an_opening_shows_the_right_choice_of_a_skill_and_stays_verifiable(opened, world, chat):
-    for example in (example for rows in opened.values() for example in rows if example.opening):
-        ids, mask = to_ids(example, chat)
-        shown = chat.prompt_ids(example.harness, example.first_message)
-        assert ids == [*shown, *chat.agent_ids(example.segments[0].text)]
-        assert mask == [0] * len(shown) + [1] * (len(ids) - len(shown))
-        call = parse(example.segments[0].text)
-        assert isinstance(call, ParsedCall)
-        [name] = call.arguments.values()
-        skill = example.harness.skill(name)
-        assert skill is not None and intent(example.scenario.questions[0]) in skill.handles
-        assert verify(example, world.catalogue) == ""
-        unsaid = example.segments[-1].model_copy(update={"text": "ok"})
-        assert verify(example.model_copy(update={"segments": (*example.segments[:-1], unsaid)}), world.catalogue)
 
 
 def test_surfaces_list_what_the_rows_show(arms, augmented):
