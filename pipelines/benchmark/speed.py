@@ -189,13 +189,6 @@ def generation_seconds(way: Generation, folder: Path, world: Merchant, starts: l
     return time.perf_counter() - started
 
 
-def chosen_ways(ways: dict[str, Callable[[], float]], only: Sequence[str] | None) -> dict[str, Callable[[], float]]:
-    """The first way and those of `only` (None: all others); none when there is nothing to compare it with."""
-    first, *others = ways
-    kept = others if only is None else [name for name in others if name in only]
-    return {name: ways[name] for name in (first, *kept)} if kept else {}
-
-
 def in_turn(ways: dict[str, Callable[[], float]], rounds: int) -> dict[str, dict[str, Any]]:
     """Way -> median seconds, its ratio to the first way's, and all samples; in each round every way goes once."""
     samples: dict[str, list[float]] = {name: [] for name in ways}
@@ -220,7 +213,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--conversations", type=int, default=32, metavar="N", help="of a training way (default: 32)")
     parser.add_argument("--episodes", type=int, default=32, metavar="N", help="of a way to generate (default: 32)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
-    parser.add_argument("--only", nargs="+", metavar="WAY", help="compare these with the profile's own (default: all)")
     options = parser.parse_args(argv)
     return exit_status(lambda: _run(options))
 
@@ -250,30 +242,24 @@ def _run(options: argparse.Namespace) -> None:
     groups = [[conversation] * size for conversation in conversations[:: max(1, len(conversations) // 4)][:4]]
     trainer = group_trainer(prepared.base_model, options.out.parent / "speed")
     reinforcement = {"as trained: a row a group": SharedPrefixTrainer, "a row for each episode": GRPOTrainer}
-    parts: dict[str, dict[str, Callable[[], float]]] = {
-        "training": {
-            name: partial(training_seconds, way, prepared.base_model, conversations) for name, way in training.items()
-        },
-        "reinforcement": {
-            name: partial(reinforcement_seconds, method, trainer, groups) for name, method in reinforcement.items()
-        },
-        "generation": {
-            name: partial(generation_seconds, way, trained / "model", world, starts, asked)
-            for name, way in generation.items()
-        },
-    }
-    chosen = {part: chosen_ways(ways, options.only) for part, ways in parts.items()}
-    if not any(chosen.values()):
-        known = [name for ways in parts.values() for name in list(ways)[1:]]
-        raise InputError([Fault("command line", "--only", repr(options.only), "one of: " + ", ".join(known))])
-    result: dict[str, Any] = {
+    result = {
         "machine": {"cores": usable_cores(), "dtype": str(dtype), "torch": torch.__version__},
-        **{part: in_turn(ways, options.rounds) for part, ways in chosen.items() if ways},
+        "training": in_turn(
+            {n: partial(training_seconds, way, prepared.base_model, conversations) for n, way in training.items()},
+            options.rounds,
+        ),
+        "reinforcement": in_turn(
+            {name: partial(reinforcement_seconds, method, trainer, groups) for name, method in reinforcement.items()},
+            options.rounds,
+        ),
+        "generation": in_turn(
+            {n: partial(generation_seconds, w, trained / "model", world, starts, asked) for n, w in generation.items()},
+            options.rounds,
+        ),
     }
     write_json(options.out, result)
-    for part, ways in chosen.items():
-        for name in ways:
-            row = result[part][name]
+    for part in ("training", "reinforcement", "generation"):
+        for name, row in result[part].items():
             print(f"{part:13} {name:30} {row['seconds']:7.1f} s  ratio {row['ratio']:.2f}")
     print(f"figures {options.out}")
 

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from components.avatar.agent.chat import Chat
 from components.avatar.agent.examples import Example, read_rows, to_ids
 from components.integrations.packing import Encoded
-from pipelines.benchmark.speed import chosen_ways, generation_ways, in_turn, training_seconds, training_ways
+from pipelines.benchmark.speed import generation_ways, in_turn, training_seconds, training_ways
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,3 @@ def test_ways_take_turns_and_are_compared_with_the_first() -> None:
     found = in_turn({"own": way("own", 2.0), "slow": way("slow", 5.0)}, rounds=2)
     assert calls == ["own", "slow", "own", "slow"]
     assert [found[name]["ratio"] for name in found] == [1.0, 2.5]
-
-
-def test_only_the_asked_ways_are_compared() -> None:
-    ways = {name: lambda: 1.0 for name in ("own", "slow", "other")}
-    assert list(chosen_ways(ways, None)) == ["own", "slow", "other"]
-    assert list(chosen_ways(ways, ["other", "unknown"])) == ["own", "other"]
-    assert chosen_ways(ways, ["own"]) == chosen_ways({"own": lambda: 1.0}, None) == {}
