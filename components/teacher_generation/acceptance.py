@@ -100,6 +100,7 @@ def _mistake(
         plan = Plan(actions, mistake)
         play(session, plan)
         poor = poor_rewards(session.score(), plan.missteps, len(scenario.questions))
-        if not poor and session.corrections == int(kind is HookCheck):
+        corrected = kind is HookCheck or mistake.kind == Misstep.UNSEEN_SKILL
+        if not poor and session.corrections == corrected:
             return mistake
     return None

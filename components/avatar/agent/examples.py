@@ -30,9 +30,10 @@ ROLES: dict[str, Literal["tool", "system", "user"]] = {"tool": "tool", "correcti
 
 
 class Misstep(StrEnum):
-    """A wrong choice that no hook catches: what comes back shows that it was wrong."""
+    """A wrong call that no hook catches: what comes back shows that it was wrong."""
 
     WRONG_SKILL = "wrong_skill"  # another skill: its text is about something else
+    UNSEEN_SKILL = "unseen_skill"  # another skill, and a reply with it, which the hook on skills corrects
     WRONG_TOOL = "wrong_tool"  # another tool: another fact, or an error
     WRONG_NAME = "wrong_name"  # a tool or skill that the harness lacks, by a slip in its name
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.avatar.agent.examples import Misstep, Mistake
 from components.avatar.agent.parser import call_text
-from components.avatar.harness.schema import Capability, HookCheck
+from components.avatar.harness.schema import Capability, Hook, HookCheck
 from components.avatar.simulator.oracle import call_of, next_action, realise
 from components.avatar.simulator.session import Session
 from components.avatar.simulator.types import Observation, SemanticAction
@@ -36,7 +36,7 @@ class Turn:
 
 class Plan:
     """Plays `recorded` actions, or the oracle's when None. `last` is the action behind the last turn, None for a
-    mistake; `slipped_at` is the number of the turn (from 0) that was the mistake."""
+    mistake; `slipped_at` is the number of the turn (from 0) that was the mistake, or the first of its two."""
 
     def __init__(self, recorded: Sequence[SemanticAction] | None = None, mistake: Mistake | None = None) -> None:
         self.recorded = recorded
@@ -44,6 +44,7 @@ class Plan:
         self.position = 0  # actions taken so far, mistakes not counted
         self.last: SemanticAction | None = None
         self.slipped_at: int | None = None
+        self._unseen = False  # a wrong skill is loaded, and the reply that shows it is still to come
 
     @property
     def missteps(self) -> int:
@@ -53,6 +54,9 @@ class Plan:
 
     def turn(self, session: Session) -> Turn:
         """The next turn. When the recorded actions run out before the episode ends, the oracle goes on."""
+        if self._unseen:
+            self._unseen = False
+            return Turn(_premature(session))
         left = self.recorded is not None and self.position < len(self.recorded)
         action = self.recorded[self.position] if self.recorded is not None and left else next_action(session)
         right = _turn(session, action)
@@ -60,6 +64,7 @@ class Plan:
             wrong = slip(session, action, right, self.mistake.kind)
             if wrong is not None:
                 self.slipped_at = self.position
+                self._unseen = self.mistake.kind == Misstep.UNSEEN_SKILL
                 self.last = None
                 return wrong
         self.position += 1
@@ -108,7 +113,9 @@ def _misstep(session: Session, action: SemanticAction, right: Turn, kind: Misste
     rng = random.Random(f"{session.scenario.seed}/{session.harness.digest}/{turn.calls}")
     if kind == Misstep.WRONG_NAME:
         return _misnamed(session, action, right, rng)
-    if kind == Misstep.WRONG_SKILL and action.kind == "skill":
+    if kind == Misstep.UNSEEN_SKILL and _hook(session, HookCheck.SKILL_LOADED) is None:
+        return None
+    if kind in (Misstep.WRONG_SKILL, Misstep.UNSEEN_SKILL) and action.kind == "skill":
         return _another_skill(session, rng)
     if kind == Misstep.WRONG_TOOL and action.kind == "call":
         return _another_tool(session, action, rng)
@@ -151,7 +158,7 @@ def _another_tool(session: Session, action: SemanticAction, rng: random.Random) 
 
 def _breach(session: Session, action: SemanticAction, right: Turn, check: HookCheck) -> Turn | None:
     """A turn that breaks `check`."""
-    hook = next((hook for hook in session.harness.hooks if hook.check == check and hook.retries > 0), None)
+    hook = _hook(session, check)
     if hook is None:
         return None
     if check == HookCheck.SKILL_LOADED and action.kind == "skill":
@@ -174,6 +181,11 @@ def _breach(session: Session, action: SemanticAction, right: Turn, check: HookCh
         wrong = _other_number(right.reply, session.question.link_id)
         return Turn(wrong) if wrong is not None else None
     return None
+
+
+def _hook(session: Session, check: HookCheck) -> Hook | None:
+    """The hook that makes the agent try again when `check` fails."""
+    return next((hook for hook in session.harness.hooks if hook.check == check and hook.retries > 0), None)
 
 
 def _turn(session: Session, action: SemanticAction) -> Turn:

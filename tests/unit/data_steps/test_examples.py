@@ -59,7 +59,7 @@ def test_every_bad_line_is_named(tmp_path):
 def test_the_supervised_text_of_a_retry_is_the_recovery_only(augmented, chat):
     """Golden: what the student is trained to write in an episode with a mistake."""
     rows = read_rows(augmented / "hsa.jsonl", Example)
-    corrected = [example for example in rows if any(segment.kind == "correction" for segment in example.segments)]
+    corrected = [example for example in rows if _corrections(example) and not example.missteps]
     assert corrected, "retry_share is 0.2 here"
     for example in corrected:
         ids, mask = to_ids(example, chat)
@@ -77,14 +77,20 @@ def test_the_supervised_text_of_a_retry_is_the_recovery_only(augmented, chat):
 def test_a_misstep_is_shown_and_not_trained_on(world, augmented, chat):
     """Also: with the same wrong call trained on, or one more of them, the verifier refuses the example."""
     rows = [example for example in read_rows(augmented / "hsa.jsonl", Example) if example.missteps]
-    assert rows, "misstep_share is 0.2 here"
+    assert {_corrections(example) for example in rows} == {0, 1}, "misstep_share is 0.2 here; one kind is seen by a hook"
     for example in rows:
-        [wrong] = [number for number, s in enumerate(example.segments) if s.author == "agent" and not s.trained]
+        wrong, *more = [number for number, s in enumerate(example.segments) if s.author == "agent" and not s.trained]
         assert (example.segments[wrong].kind, example.segments[wrong + 1].kind) == ("call", "tool")
-        assert example.segments[wrong + 2].trained
+        assert more == [wrong + 2] * _corrections(example)  # the reply that the hook corrects
+        repair = example.segments[wrong + 2 + 2 * len(more)]
+        assert repair.trained and (not more or repair.kind == "call")
         assert verify(example, world.catalogue) == ""
         segments = tuple(s.model_copy(update={"trained": s.author == "agent"}) for s in example.segments)
         assert verify(example.model_copy(update={"segments": segments}), world.catalogue).startswith("reward below 1")
+
+
+def _corrections(example):
+    return sum(segment.kind == "correction" for segment in example.segments)
 
 
 def test_tokens_of_shared_prefixes(augmented, chat):
