@@ -12,12 +12,15 @@ from components.avatar.errors import SystemFault
 
 START_S = 180  # generous: a loaded machine
 _LOG_CHARACTERS = 3000
+_PORTS = range(20000, 22768)  # these and those 10000 above lie below what Linux gives to clients (from 32768)
 _given: set[int] = set()
 
 
-def free_port(below: int = 55000) -> int:
-    """A port that is free now, and 10000 above as well: SeaweedFS puts its gRPC there."""
-    for port in range(20000 + os.getpid() % 5000, below):
+def free_port() -> int:
+    """A port that is free now, and 10000 above as well: SeaweedFS puts its gRPC there. No client of this machine is
+    given either by the kernel before the server takes them."""
+    start = os.getpid() % len(_PORTS)
+    for port in (*_PORTS[start:], *_PORTS[:start]):
         if port not in _given and all(_is_free(p) for p in (port, port + 10000)):
             _given.add(port)
             return port
